@@ -1,0 +1,96 @@
+"""What people maintain about the fleet: clusters, which team owns what in them, and platform reserves."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from django.core.exceptions import ValidationError
+from django.db import models
+from django.db.models import F, Q
+from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
+
+from apps.accounts.models import Team
+
+
+class Cluster(models.Model):
+    """A Kubernetes cluster and the Prometheus that scrapes its GPUs. Credentials stay in files, never in rows."""
+
+    slug = models.SlugField(_("slug"), max_length=60, unique=True)
+    name = models.CharField(_("name"), max_length=120)
+    kubeconfig_path = models.CharField(_("kubeconfig file"), max_length=500)
+    kube_context = models.CharField(_("kubeconfig context"), max_length=200, blank=True)
+    prometheus_url = models.URLField(_("Prometheus URL"), max_length=500, blank=True)
+    enabled = models.BooleanField(_("collected"), default=True)
+    is_demo = models.BooleanField(_("demo data"), default=False)
+
+    class Meta:
+        verbose_name = _("cluster")
+        verbose_name_plural = _("clusters")
+        ordering: ClassVar[list[str]] = ["name", "slug"]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class TeamBinding(models.Model):
+    """`team` owns this namespace or queue of `cluster` during the half-open period [valid_from, valid_to).
+
+    Effective-dated, so that last month's usage stays with the team of last month. One owner at a time:
+    a trigger in the database refuses overlapping periods for the same thing.
+    """
+
+    class Kind(models.TextChoices):
+        NAMESPACE = "namespace", _("Namespace")
+        LOCAL_QUEUE = "local_queue", _("LocalQueue")
+        CLUSTER_QUEUE = "cluster_queue", _("ClusterQueue")
+        VOLCANO_QUEUE = "volcano_queue", _("Volcano queue")
+
+    team = models.ForeignKey(Team, on_delete=models.PROTECT, related_name="bindings", verbose_name=_("team"))
+    cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, related_name="bindings")
+    kind = models.CharField(_("kind"), max_length=20, choices=Kind.choices)
+    namespace = models.CharField(
+        _("namespace"), max_length=63, blank=True, help_text=_("Only for a LocalQueue: the namespace it lies in.")
+    )
+    name = models.CharField(_("name"), max_length=253)
+    valid_from = models.DateTimeField(_("valid from"), default=timezone.now)
+    valid_to = models.DateTimeField(_("valid to"), null=True, blank=True)
+
+    class Meta:
+        verbose_name = _("team binding")
+        verbose_name_plural = _("team bindings")
+        ordering: ClassVar[list[str]] = ["cluster", "kind", "namespace", "name", "valid_from"]
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.CheckConstraint(
+                condition=Q(valid_to__isnull=True) | Q(valid_to__gt=F("valid_from")), name="binding_period_forward"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        where = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return f"{self.team}: {self.get_kind_display()} {where}"
+
+    def clean(self) -> None:
+        if self.kind == self.Kind.LOCAL_QUEUE and not self.namespace:
+            raise ValidationError({"namespace": _("A LocalQueue lies in a namespace: name it.")})
+        if self.kind != self.Kind.LOCAL_QUEUE and self.namespace:
+            raise ValidationError({"namespace": _("Only a LocalQueue takes a namespace here.")})
+
+
+class Reserve(models.Model):
+    """Devices that the platform keeps back from a pool (spares, tests) during [valid_from, valid_to)."""
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, related_name="reserves")
+    model = models.CharField(_("device model"), max_length=120)
+    sharing_mode = models.CharField(_("sharing mode"), max_length=20, default="exclusive")
+    devices = models.PositiveIntegerField(_("devices"))
+    reason = models.CharField(_("reason"), max_length=300)
+    valid_from = models.DateTimeField(_("valid from"), default=timezone.now)
+    valid_to = models.DateTimeField(_("valid to"), null=True, blank=True)
+
+    class Meta:
+        verbose_name = _("platform reserve")
+        verbose_name_plural = _("platform reserves")
+
+    def __str__(self) -> str:
+        return f"{self.cluster}: {self.devices} × {self.model}"

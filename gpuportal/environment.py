@@ -1,0 +1,88 @@
+"""Reading the environment: every setting has one parser, and a bad value stops the start with one line.
+
+`<NAME>_FILE` may name a file that holds the value, so that secrets stay out of the environment.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import urlsplit
+
+T = TypeVar("T")
+
+
+class BadSetting(Exception):
+    """A setting that cannot be used: the text names the variable, the value's fault and the mend."""
+
+
+class Environment:
+    """Typed access to environment variables (`source` defaults to the process's own)."""
+
+    def __init__(self, source: Mapping[str, str] | None = None) -> None:
+        self.source = os.environ if source is None else source
+
+    def raw(self, name: str) -> str | None:
+        """The variable's text, or that of the file that `<name>_FILE` names; None when neither is set."""
+        path = self.source.get(f"{name}_FILE")
+        if path:
+            try:
+                return Path(path).read_text().strip()
+            except OSError as error:
+                raise BadSetting(f"{name}_FILE: cannot read {path}: {error.strerror}") from error
+        value = self.source.get(name, "").strip()
+        return value or None
+
+    def _parse(self, name: str, default: T, parse: Callable[[str], T], wants: str) -> T:
+        value = self.raw(name)
+        if value is None:
+            return default
+        try:
+            return parse(value)
+        except ValueError as error:
+            shown = "(hidden)" if "SECRET" in name or "URL" in name else repr(value)
+            raise BadSetting(f"{name}: {shown} is not {wants}") from error
+
+    def text(self, name: str, default: str = "") -> str:
+        value = self.raw(name)
+        return default if value is None else value
+
+    def flag(self, name: str, default: bool) -> bool:
+        def parse(value: str) -> bool:
+            if value.lower() in {"1", "true", "yes", "on"}:
+                return True
+            if value.lower() in {"0", "false", "no", "off"}:
+                return False
+            raise ValueError
+
+        return self._parse(name, default, parse, "one of 1, true, yes, on, 0, false, no, off")
+
+    def integer(self, name: str, default: int, *, low: int, high: int) -> int:
+        def parse(value: str) -> int:
+            number = int(value)
+            if not low <= number <= high:
+                raise ValueError
+            return number
+
+        return self._parse(name, default, parse, f"a whole number from {low} to {high}")
+
+    def words(self, name: str, default: list[str]) -> list[str]:
+        return self._parse(name, default, lambda v: [w.strip() for w in v.split(",") if w.strip()], "a list")
+
+    def choice(self, name: str, default: str, options: set[str]) -> str:
+        def parse(value: str) -> str:
+            if value not in options:
+                raise ValueError
+            return value
+
+        return self._parse(name, default, parse, f"one of {', '.join(sorted(options))}")
+
+    def url(self, name: str, default: str, schemes: set[str]) -> str:
+        def parse(value: str) -> str:
+            if urlsplit(value).scheme not in schemes:
+                raise ValueError
+            return value
+
+        return self._parse(name, default, parse, f"a URL with one of the schemes {', '.join(sorted(schemes))}")
