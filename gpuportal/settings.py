@@ -75,6 +75,7 @@ INSTALLED_APPS = [
     "django.contrib.postgres",
     "django_htmx",
     "django_filters",
+    "django_tables2",
     "csp",
     "rest_framework",
     "drf_spectacular",
