@@ -1,0 +1,379 @@
+"""Kueue's quota arithmetic, once. Input: queues and cohorts with their quota, and what each queue holds;
+output: the numbers that admission decides by. Pure: no Django, no clock, Decimal only.
+
+Formulas (Kueue `pkg/cache/scheduler/resource_node.go`), per (flavor, resource) and node n:
+  subtree(queue) = nominal; subtree(cohort) = own nominal + Σ children (subtree − local)
+  local(n)       = lending limit set ? max(0, subtree − lending limit) : 0     what is never lent upward
+  usage(cohort)  = Σ children max(0, usage − local)
+  available(n)   = max(0, local − usage) + min(available(parent),
+                     [borrowing limit] subtree − local − max(0, usage − local) + limit);  root: subtree − usage
+  potential(n)   = min(local + potential(parent), [borrowing limit] subtree + limit);     root: subtree
+
+Invariants
+- A queue and a cohort may share a name: nodes are keyed by (kind, name). A cohort that only queues or other
+  cohorts name has no object and is a node without quota of its own.
+- A cohort cycle is named in `cycles` and not followed: its members stand as roots, and `leads_to_cycle` says
+  which nodes Kueue will not serve because of it.
+- Lowering quota evicts nothing, so `available` may be negative; nothing here clamps it.
+- A stopped queue's quota counts as it does in Kueue's scheduler; `without_stopped` shows what is left without.
+- Kueue only tries flavors that the queue lists: ask `lists` before `available` or `potential_available`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from typing import Literal
+
+FlavorResource = tuple[str, str]
+Kind = Literal["ClusterQueue", "Cohort"]
+Key = tuple[Kind, str]
+
+ZERO = Decimal(0)
+_MILLI = Decimal("0.001")
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """Quota of one (flavor, resource) on one node. A limit of None is no limit; 0 is a limit."""
+
+    nominal: Decimal
+    borrowing_limit: Decimal | None = None
+    lending_limit: Decimal | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaNode:
+    """A ClusterQueue or a Cohort as its spec says; `parent` is a cohort's name."""
+
+    name: str
+    kind: Kind
+    parent: str | None
+    cells: Mapping[FlavorResource, Cell]
+    fair_weight: Decimal = Decimal(1)
+    stopped: bool = False
+
+
+_EMPTY = Cell(ZERO)
+
+
+@dataclass(slots=True)
+class _State:
+    """A node in the tree, with its sums."""
+
+    node: QuotaNode
+    parent: Key | None
+    children: list[Key] = field(default_factory=list)
+    subtree: dict[FlavorResource, Decimal] = field(default_factory=dict)
+    local: dict[FlavorResource, Decimal] = field(default_factory=dict)
+    usage: dict[FlavorResource, Decimal] = field(default_factory=dict)
+
+
+class QuotaTree:
+    """All queues and cohorts of one cluster; usage can be moved with `add_usage` and every number follows."""
+
+    def __init__(
+        self, nodes: Iterable[QuotaNode], usage: Mapping[str, Mapping[FlavorResource, Decimal]] | None = None
+    ) -> None:
+        self._states: dict[Key, _State] = {}
+        for node in sorted(nodes, key=lambda item: (item.kind, item.name)):
+            key: Key = (node.kind, node.name)
+            if key in self._states:
+                raise ValueError(f"{node.kind} {node.name} is given twice")
+            self._states[key] = _State(node, ("Cohort", node.parent) if node.parent else None)
+        self._add_implicit_cohorts()
+        self.cycles: tuple[tuple[str, ...], ...] = self._cut_cycles()
+        for key in sorted(self._states):
+            parent = self._states[key].parent
+            if parent:
+                self._states[parent].children.append(key)
+        self._lent: dict[FlavorResource, dict[Key, Decimal]] = {}
+        self._fill_quota()
+        self.orphan_usage: dict[str, dict[FlavorResource, Decimal]] = {}
+        for queue, held in (usage or {}).items():
+            if ("ClusterQueue", queue) in self._states:
+                self.add_usage(queue, held)
+            else:
+                self.orphan_usage[queue] = dict(held)
+
+    # ---- building -----------------------------------------------------------------------------------------
+
+    def _add_implicit_cohorts(self) -> None:
+        named = {state.parent for state in self._states.values() if state.parent}
+        for key in named - self._states.keys():
+            self._states[key] = _State(QuotaNode(key[1], "Cohort", None, {}), None)
+
+    def _cut_cycles(self) -> tuple[tuple[str, ...], ...]:
+        """Find cohort cycles by walking up from every cohort once; make the members roots."""
+        settled: set[Key] = set()
+        cycles: list[tuple[str, ...]] = []
+        for start in sorted(self._states):
+            path: list[Key] = []
+            seen: set[Key] = set()
+            key: Key | None = start
+            while key is not None and key not in settled and key not in seen:
+                path.append(key)
+                seen.add(key)
+                key = self._states[key].parent
+            if key is not None and key in seen:
+                ring = [member[1] for member in path[path.index(key) :]]
+                turn = ring.index(min(ring))
+                cycles.append(tuple(ring[turn:] + ring[:turn]))
+            settled.update(path)
+        for ring_names in cycles:
+            for name in ring_names:
+                self._states["Cohort", name].parent = None
+        self._cyclic: frozenset[str] = frozenset(name for ring_names in cycles for name in ring_names)
+        return tuple(sorted(cycles))
+
+    def _bottom_up(self) -> Iterator[Key]:
+        """Every node after its children, without recursion (depth is the user's to choose)."""
+        stack = [(key, False) for key in reversed(self.roots)]
+        while stack:
+            key, expanded = stack.pop()
+            if expanded:
+                yield key
+                continue
+            stack.append((key, True))
+            stack.extend((child, False) for child in reversed(self._states[key].children))
+
+    def _fill_quota(self) -> None:
+        for key in self._bottom_up():
+            state = self._states[key]
+            sums = {fr: cell.nominal for fr, cell in state.node.cells.items()}
+            for child_key in state.children:
+                child = self._states[child_key]
+                for fr, quota in child.subtree.items():
+                    sums[fr] = sums.get(fr, ZERO) + quota - child.local.get(fr, ZERO)
+            state.subtree = sums
+            for fr, cell in state.node.cells.items():
+                if cell.lending_limit is not None:
+                    state.local[fr] = max(ZERO, sums[fr] - cell.lending_limit)
+
+    # ---- shape --------------------------------------------------------------------------------------------
+
+    @property
+    def roots(self) -> tuple[Key, ...]:
+        """Nodes without a parent, in order; members of a cycle among them."""
+        return tuple(key for key in sorted(self._states) if self._states[key].parent is None)
+
+    @property
+    def flavor_resources(self) -> tuple[FlavorResource, ...]:
+        """Every (flavor, resource) that any node quotes or any queue holds."""
+        found: set[FlavorResource] = set()
+        for state in self._states.values():
+            found.update(state.node.cells, state.usage)
+        return tuple(sorted(found))
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._states
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(sorted(self._states))
+
+    def node(self, kind: Kind, name: str) -> QuotaNode:
+        return self._states[kind, name].node
+
+    def parent(self, kind: Kind, name: str) -> str | None:
+        """The cohort above, None at a root (also where a cycle was cut)."""
+        parent = self._states[kind, name].parent
+        return parent[1] if parent else None
+
+    def children(self, kind: Kind, name: str) -> tuple[Key, ...]:
+        return tuple(self._states[kind, name].children)
+
+    def root_of(self, kind: Kind, name: str) -> Key:
+        return self._path(kind, name)[-1]
+
+    def leads_to_cycle(self, kind: Kind, name: str) -> bool:
+        """Kueue does not serve queues whose way up is a circle."""
+        root_kind, root_name = self.root_of(kind, name)
+        return root_kind == "Cohort" and root_name in self._cyclic
+
+    def cell(self, kind: Kind, name: str, fr: FlavorResource) -> Cell | None:
+        """The node's own quota; None when it does not list this flavor and resource."""
+        return self._states[kind, name].node.cells.get(fr)
+
+    def lists(self, kind: Kind, name: str, fr: FlavorResource) -> bool:
+        return fr in self._states[kind, name].node.cells
+
+    def _path(self, kind: Kind, name: str) -> list[Key]:
+        """The node and its ancestors, root last."""
+        path: list[Key] = [(kind, name)]
+        while parent := self._states[path[-1]].parent:
+            path.append(parent)
+        return path
+
+    # ---- numbers ------------------------------------------------------------------------------------------
+
+    def subtree_quota(self, kind: Kind, name: str, fr: FlavorResource) -> Decimal:
+        return self._states[kind, name].subtree.get(fr, ZERO)
+
+    def local_quota(self, kind: Kind, name: str, fr: FlavorResource) -> Decimal:
+        return self._states[kind, name].local.get(fr, ZERO)
+
+    def usage(self, kind: Kind, name: str, fr: FlavorResource) -> Decimal:
+        return self._states[kind, name].usage.get(fr, ZERO)
+
+    def available(self, kind: Kind, name: str, fr: FlavorResource) -> Decimal:
+        """What could be admitted now without preemption; negative when the quota is over-used."""
+        path = self._path(kind, name)
+        root = self._states[path[-1]]
+        free = root.subtree.get(fr, ZERO) - root.usage.get(fr, ZERO)
+        for key in reversed(path[:-1]):
+            state = self._states[key]
+            local, used = state.local.get(fr, ZERO), state.usage.get(fr, ZERO)
+            limit = state.node.cells.get(fr, _EMPTY).borrowing_limit
+            if limit is not None:
+                stored = state.subtree.get(fr, ZERO) - local
+                free = min(free, stored - max(ZERO, used - local) + limit)
+            free += max(ZERO, local - used)
+        return free
+
+    def potential_available(self, kind: Kind, name: str, fr: FlavorResource) -> Decimal:
+        """The ceiling: what the node could hold if nobody else held anything."""
+        path = self._path(kind, name)
+        most = self._states[path[-1]].subtree.get(fr, ZERO)
+        for key in reversed(path[:-1]):
+            state = self._states[key]
+            most += state.local.get(fr, ZERO)
+            limit = state.node.cells.get(fr, _EMPTY).borrowing_limit
+            if limit is not None:
+                most = min(most, state.subtree.get(fr, ZERO) + limit)
+        return most
+
+    def borrowed(self, kind: Kind, name: str, fr: FlavorResource) -> Decimal:
+        """Held beyond the own subtree's quota; 0 without a cohort above, where there is nobody to borrow from."""
+        state = self._states[kind, name]
+        return self._beyond(state, fr) if state.parent else ZERO
+
+    def over(self, kind: Kind, name: str, fr: FlavorResource) -> Decimal:
+        """Held beyond the ceiling: legal after a quota was lowered, since nothing is evicted."""
+        return max(ZERO, self.usage(kind, name, fr) - self.potential_available(kind, name, fr))
+
+    def lent(self, kind: Kind, name: str, fr: FlavorResource) -> Decimal:
+        """The node's own unused quota that others hold. Kueue keeps no book of who lent to whom, so borrowing
+        is laid on the cohort's own quota first, then on the siblings' unused lendable quota in proportion,
+        then upward. Over a whole tree: Σ borrowed by queues = Σ lent by queues + Σ `taken` from cohorts' own
+        quota + what the root is over."""
+        return self._lending(fr)[kind, name]
+
+    def taken(self, cohort: str, fr: FlavorResource) -> Decimal:
+        """The part of a cohort's own quota that is held, by the same rule as `lent`."""
+        lending = self._lending(fr)
+        state = self._states["Cohort", cohort]
+        own = state.node.cells.get(fr, _EMPTY).nominal
+        return min(own, self._asked_inside(state, fr) + lending["Cohort", cohort])
+
+    def weighted_share(self, kind: Kind, name: str) -> Decimal | None:
+        """Dominant resource share in per mille of what the parent could lend, divided by the fair weight (Kueue
+        shows it rounded up). Infinity for a borrower of weight 0; None where a cycle leaves it undefined."""
+        state = self._states[kind, name]
+        if self.leads_to_cycle(kind, name):
+            return None
+        if state.parent is None:
+            return ZERO
+        borrowed: dict[str, Decimal] = {}
+        for fr in state.subtree:  # Kueue leaves out flavors that the spec no longer lists
+            if beyond := self._beyond(state, fr):
+                borrowed[fr[1]] = borrowed.get(fr[1], ZERO) + beyond
+        if not borrowed:
+            return ZERO
+        if state.node.fair_weight == 0:
+            return Decimal("Infinity")
+        lendable: dict[str, Decimal] = {}
+        for fr in self._states[self.root_of(kind, name)].subtree:
+            if fr[1] in borrowed:
+                most = self.potential_available(*state.parent, fr)
+                lendable[fr[1]] = lendable.get(fr[1], ZERO) + most
+        ratios = [
+            amount * 1000 / lendable[resource]
+            for resource, amount in borrowed.items()
+            if lendable.get(resource, ZERO) > 0
+        ]
+        return max(ratios, default=ZERO) / state.node.fair_weight
+
+    def without_stopped(self) -> QuotaTree:
+        """The same tree with the quota of stopped queues taken out: the difference is what hangs on them."""
+        usage = {key[1]: state.usage for key, state in self._states.items() if key[0] == "ClusterQueue"}
+        nodes = [
+            replace(state.node, cells=dict.fromkeys(state.node.cells, _EMPTY))
+            if state.node.stopped
+            else state.node
+            for state in self._states.values()
+        ]
+        return QuotaTree(nodes, usage)
+
+    # ---- moving usage -------------------------------------------------------------------------------------
+
+    def add_usage(self, queue: str, delta: Mapping[FlavorResource, Decimal]) -> None:
+        """Add (or, negative, take off) held quota; costs the queue's depth, not the tree's size."""
+        for fr, amount in delta.items():
+            key: Key | None = ("ClusterQueue", queue)
+            change = amount
+            while key is not None and change:
+                state = self._states[key]
+                before, local = state.usage.get(fr, ZERO), state.local.get(fr, ZERO)
+                after = before + change
+                state.usage[fr] = after
+                change = max(ZERO, after - local) - max(ZERO, before - local)
+                key = state.parent
+            self._lent.pop(fr, None)
+
+    # ---- who lends ----------------------------------------------------------------------------------------
+
+    def _beyond(self, state: _State, fr: FlavorResource) -> Decimal:
+        return max(ZERO, state.usage.get(fr, ZERO) - state.subtree.get(fr, ZERO))
+
+    def _unused_lendable(self, state: _State, fr: FlavorResource) -> Decimal:
+        local = state.local.get(fr, ZERO)
+        lendable = state.subtree.get(fr, ZERO) - local
+        return max(ZERO, lendable - max(ZERO, state.usage.get(fr, ZERO) - local))
+
+    def _asked_inside(self, state: _State, fr: FlavorResource) -> Decimal:
+        """What the children borrow and find inside this cohort."""
+        children = sum((self._beyond(self._states[child], fr) for child in state.children), ZERO)
+        return children - self._beyond(state, fr)
+
+    def _lending(self, fr: FlavorResource) -> dict[Key, Decimal]:
+        if fr in self._lent:
+            return self._lent[fr]
+        lent: dict[Key, Decimal] = dict.fromkeys(self.roots, ZERO)
+        queue = list(self.roots)
+        while queue:
+            key = queue.pop()
+            state = self._states[key]
+            if not state.children:
+                continue
+            own = state.node.cells.get(fr, _EMPTY).nominal
+            wanted = max(ZERO, self._asked_inside(state, fr) + lent[key] - own)
+            unused = [self._unused_lendable(self._states[child], fr) for child in state.children]
+            lent.update(zip(state.children, spread(wanted, unused), strict=True))
+            queue.extend(state.children)
+        self._lent[fr] = lent
+        return lent
+
+
+def spread(amount: Decimal, over: list[Decimal]) -> list[Decimal]:
+    """Lay `amount` on parts in proportion to `over`, exactly and in whole units (thousandths where a part has
+    them), never more on a part than it has. Units of GPUs stay whole: nobody lends 2.67 cards."""
+    total = sum(over, ZERO)
+    if amount <= 0 or total <= 0:
+        return [ZERO for _ in over]
+    amount = min(amount, total)
+    whole = all(part == part.to_integral_value() for part in (amount, *over))
+    unit = Decimal(1) if whole else _MILLI
+    scaled, whole_amount, whole_total = (
+        [int(part / unit) for part in over],
+        int(amount / unit),
+        int(total / unit),
+    )
+    parts: list[Decimal] = []
+    run = given = 0
+    for part in scaled:
+        run += part
+        upto = whole_amount * run // whole_total if whole_total else 0
+        parts.append((upto - given) * unit)
+        given = upto
+    return parts
