@@ -1,0 +1,174 @@
+"""What holds for every tree: conservation, limits, and that order does not matter."""
+
+from decimal import Decimal as D
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from apps.quotas.tree import Cell, Key, QuotaNode, QuotaTree
+
+FR = ("h100", "nvidia.com/gpu")
+amounts = st.integers(0, 12).map(D)
+limits = st.none() | amounts
+
+
+@st.composite
+def forests(draw: st.DrawFn) -> list[QuotaNode]:
+    """Up to 6 cohorts in a tree of any depth (a cohort hangs under an earlier one) and up to 8 queues."""
+    count = draw(st.integers(1, 6))
+    nodes = []
+    for index in range(count):
+        above = draw(st.none() | st.integers(0, index - 1)) if index else None
+        parent = None if above is None else f"c{above}"
+        cells = {FR: Cell(draw(amounts), draw(limits), draw(limits))} if draw(st.booleans()) else {}
+        nodes.append(QuotaNode(f"c{index}", "Cohort", parent, cells))
+    for index in range(draw(st.integers(1, 8))):
+        parent = draw(st.none() | st.integers(0, count - 1).map("c{}".format))
+        nominal, borrow, lend = draw(amounts), draw(limits), draw(limits)
+        lend = None if lend is None else min(lend, nominal)
+        nodes.append(QuotaNode(f"q{index}", "ClusterQueue", parent, {FR: Cell(nominal, borrow, lend)}))
+    return nodes
+
+
+def queues(nodes: list[QuotaNode]) -> list[str]:
+    return [node.name for node in nodes if node.kind == "ClusterQueue"]
+
+
+usages = st.lists(amounts, min_size=8, max_size=8)
+quick = settings(max_examples=150, deadline=None)
+
+
+def held(nodes: list[QuotaNode], amounts_: list[D]) -> dict[str, dict[tuple[str, str], D]]:
+    return {name: {FR: amount} for name, amount in zip(queues(nodes), amounts_, strict=False)}
+
+
+def everything(tree: QuotaTree) -> dict[Key, tuple[D, ...]]:
+    return {
+        key: (
+            tree.subtree_quota(*key, FR),
+            tree.local_quota(*key, FR),
+            tree.usage(*key, FR),
+            tree.available(*key, FR),
+            tree.potential_available(*key, FR),
+            tree.borrowed(*key, FR),
+            tree.lent(*key, FR),
+        )
+        for key in tree
+    }
+
+
+@quick
+@given(forests(), usages)
+def test_a_cohort_holds_what_its_children_hold_beyond_their_own(nodes, amounts_):
+    tree = QuotaTree(nodes, held(nodes, amounts_))
+    for key in tree:
+        if key[0] == "Cohort":
+            beyond = [
+                max(D(0), tree.usage(*child, FR) - tree.local_quota(*child, FR))
+                for child in tree.children(*key)
+            ]
+            assert tree.usage(*key, FR) == sum(beyond)
+
+
+@quick
+@given(forests(), usages)
+def test_borrowed_equals_lent_plus_taken_plus_what_roots_are_over(nodes, amounts_):
+    tree = QuotaTree(nodes, held(nodes, amounts_))
+    for root in tree.roots:
+        inside = [key for key in tree if tree.root_of(*key) == root]
+        borrowed = sum(tree.borrowed(*key, FR) for key in inside if key[0] == "ClusterQueue")
+        lent = sum(tree.lent(*key, FR) for key in inside if key[0] == "ClusterQueue")
+        taken = sum(tree.taken(key[1], FR) for key in inside if key[0] == "Cohort")
+        over = (
+            max(D(0), tree.usage(*root, FR) - tree.subtree_quota(*root, FR)) if root[0] == "Cohort" else D(0)
+        )
+        assert borrowed == lent + taken + over
+
+
+@quick
+@given(forests(), usages)
+def test_nobody_lends_more_than_the_limit_or_than_is_unused(nodes, amounts_):
+    tree = QuotaTree(nodes, held(nodes, amounts_))
+    for key in tree:
+        lent, cell = tree.lent(*key, FR), tree.cell(*key, FR)
+        assert lent >= 0
+        if cell is not None and cell.lending_limit is not None:
+            assert lent <= cell.lending_limit
+        assert lent <= max(D(0), tree.subtree_quota(*key, FR) - tree.usage(*key, FR))
+
+
+@quick
+@given(forests(), st.lists(st.tuples(st.integers(0, 7), st.integers(1, 9)), max_size=25))
+def test_admission_within_available_never_breaks_a_root_a_limit_or_a_home(nodes, asks):
+    tree = QuotaTree(nodes)
+    names = queues(nodes)
+    for index, ask in asks:
+        queue = names[index % len(names)]
+        if tree.available("ClusterQueue", queue, FR) >= ask:
+            tree.add_usage(queue, {FR: D(ask)})
+        for root in tree.roots:
+            assert tree.usage(*root, FR) <= tree.subtree_quota(*root, FR)
+        for key in tree:
+            assert tree.available(*key, FR) <= tree.potential_available(*key, FR)
+            assert tree.usage(*key, FR) <= tree.potential_available(*key, FR)
+            left_at_home = max(D(0), tree.local_quota(*key, FR) - tree.usage(*key, FR))
+            assert tree.available(*key, FR) >= 0 or tree.parent(*key) is not None
+            parent = tree.parent(*key)
+            if parent is None or tree.available("Cohort", parent, FR) >= 0:
+                assert tree.available(*key, FR) >= left_at_home
+
+
+@quick
+@given(forests(), usages, st.randoms(use_true_random=False))
+def test_order_of_nodes_and_of_arrivals_is_irrelevant(nodes, amounts_, random):
+    whole = QuotaTree(nodes, held(nodes, amounts_))
+    shuffled = list(nodes)
+    random.shuffle(shuffled)
+    stepwise = QuotaTree(shuffled)
+    steps = [(name, D(1)) for name, cells in held(nodes, amounts_).items() for _ in range(int(cells[FR]))]
+    random.shuffle(steps)
+    for name, amount in steps:
+        stepwise.add_usage(name, {FR: amount})
+    assert everything(stepwise) == everything(whole)
+
+
+@quick
+@given(forests(), usages, st.integers(0, 13), st.integers(1, 5))
+def test_raising_a_nominal_never_lowers_a_ceiling(nodes, amounts_, index, more):
+    before = QuotaTree(nodes)
+    chosen = nodes[index % len(nodes)]
+    cell = chosen.cells.get(FR, Cell(D(0)))
+    raised = QuotaNode(
+        chosen.name,
+        chosen.kind,
+        chosen.parent,
+        {FR: Cell(cell.nominal + more, cell.borrowing_limit, cell.lending_limit)},
+    )
+    after = QuotaTree([raised if node is chosen else node for node in nodes])
+    for key in before:
+        assert after.potential_available(*key, FR) >= before.potential_available(*key, FR)
+
+
+@quick
+@given(forests(), st.integers(0, 7), st.integers(1, 9))
+def test_admission_never_changes_another_tree(nodes, index, ask):
+    tree = QuotaTree(nodes)
+    before = everything(tree)
+    names = queues(nodes)
+    name = names[index % len(names)]
+    tree.add_usage(name, {FR: D(ask)})
+    touched = tree.root_of("ClusterQueue", name)
+    after = everything(tree)
+    assert all(after[key] == before[key] for key in tree if tree.root_of(*key) != touched)
+
+
+@quick
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=6, unique_by=lambda edge: edge[0]))
+def test_any_parent_graph_terminates_and_names_each_cycle_once(edges):
+    nodes = [QuotaNode(f"c{child}", "Cohort", f"c{above}", {}) for child, above in edges]
+    tree = QuotaTree(nodes)
+    members = [name for cycle in tree.cycles for name in cycle]
+    assert len(members) == len(set(members))
+    parent = {f"c{child}": f"c{above}" for child, above in edges}
+    for cycle in tree.cycles:
+        assert [parent[name] for name in cycle] == [*cycle[1:], cycle[0]]
