@@ -19,6 +19,8 @@ from apps.fleet.models import Cluster
 
 By = Literal["reason", "cause"]
 Kind = Literal["Workload", "PodGroup", "Pod"]
+# `Criteria.team` of work that no team owns.
+UNBOUND = "-"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,115 @@
+"""Words for causes, layers, rules and next steps. Input: the classifier's ids; output: translated text."""
+
+from __future__ import annotations
+
+from django.utils.functional import Promise
+from django.utils.translation import gettext as _now
+from django.utils.translation import gettext_lazy as _
+
+from apps.admissions.classifier import Part, Verdict
+from apps.core.quantity import plain
+
+CAUSE_LABELS: dict[str, Promise] = {
+    "quota": _("quota"),
+    "model": _("model"),
+    "topology": _("topology"),
+    "capacity": _("capacity"),
+    "scale_up": _("scale-up"),
+    "device": _("device"),
+    "startup": _("start-up"),
+    "configuration": _("configuration"),
+    "held": _("held on purpose"),
+    "transient": _("transient"),
+    "unknown": _("unknown"),
+}
+
+CAUSE_MEANINGS: dict[str, Promise] = {
+    "quota": _("The queue's share, or its ceiling, is too small."),
+    "model": _("No flavor or node of the kind that was asked for."),
+    "topology": _("Enough devices, but not close enough together."),
+    "capacity": _("Quota is granted or not needed, but no device is free."),
+    "scale_up": _("Nodes were asked for and did not come."),
+    "device": _("A node was found, but the device was not given."),
+    "startup": _("Devices are given, but the containers do not come up."),
+    "configuration": _("A mistake: a missing queue, flavor, selector or class."),
+    "held": _("On purpose: a stopped queue, a gate, a deactivation or an admission check."),
+    "transient": _("The scheduler will try again by itself."),
+    "unknown": _("No rule knows this text; it is shown as it came."),
+}
+
+LAYER_LABELS: dict[str, Promise] = {
+    "admission": _("queue admission"),
+    "placement": _("placement"),
+    "provisioning": _("node provisioning"),
+    "device": _("device allocation"),
+}
+
+# What a rule says, filled with the numbers that were found in the text.
+RULE_SENTENCES: dict[str, Promise] = {
+    "quota-unused": _("needs %(needed)s more %(resource)s in flavor %(flavor)s"),
+    "quota-unused-cohort": _("needs %(needed)s more %(resource)s in flavor %(flavor)s of the cohort"),
+    "exceeds-max": _("asks for more %(resource)s than flavor %(flavor)s can ever give (at most %(ceiling)s)"),
+    "exceeds-max-old": _("asks for more %(resource)s than flavor %(flavor)s can ever give"),
+    "resource-not-covered": _("the queue does not offer %(resource)s"),
+    "flavor-affinity": _("does not match the nodes of flavor %(flavor)s"),
+    "flavor-taint": _("does not tolerate the taint of flavor %(flavor)s"),
+    "insufficient-device": _("%(nodes)s nodes have too few free %(resource)s"),
+    "insufficient-host": _("%(nodes)s nodes have too little free %(resource)s"),
+    "node-affinity": _("%(nodes)s nodes do not match the selector"),
+    "node-taint": _("%(nodes)s nodes have a taint that is not tolerated"),
+    "node-unschedulable": _("%(nodes)s nodes are cordoned"),
+}
+
+NEXT_STEPS: dict[str, Promise] = {
+    "wait-quota": _("Wait for running work to end, or ask for more quota."),
+    "over-ceiling": _("Ask for less, or for a higher quota: at this size it never starts."),
+    "fix-selector": _("Correct the node selector, affinity or tolerations, or choose a queue with this model."),
+    "fix-resource": _("Choose a queue that offers this resource."),
+    "fix-topology": _("Ask for a looser topology, or for fewer pods per domain."),
+    "fix-configuration": _("Correct the name or setting in the message; a platform admin may have to."),
+    "wait-devices": _("Wait until devices are free; look at the pool's nodes in capacity."),
+    "scale-up": _("A platform admin should look at the autoscaler and its node groups."),
+    "check-device": _("A platform admin should look at the node's device plugin and health."),
+    "check-startup": _("Look at the pods' own events and logs: image, start-up command, probes."),
+    "ask-owner": _("It is held on purpose: ask who stopped, gated or deactivated it."),
+    "ask-check": _("Ask the owner of the admission check."),
+    "wait": _("Nothing to do: it is tried again by itself."),
+    "read-message": _("Read the message; no rule knows it yet."),
+}
+
+
+def cause_label(cause: str) -> str:
+    return str(CAUSE_LABELS.get(cause, cause))
+
+
+def layer_label(layer: str) -> str:
+    return str(LAYER_LABELS.get(layer, layer))
+
+
+def next_step(verdict: Verdict) -> str:
+    return str(NEXT_STEPS[verdict.next_step])
+
+
+def part_sentence(part: Part) -> str:
+    """One part in words; the raw text where the rule has no sentence or a number is missing."""
+    sentence = RULE_SENTENCES.get(part.rule)
+    if sentence is None:
+        return part.text
+    values = {
+        "needed": "" if part.needed is None else plain(part.needed),
+        "ceiling": "" if part.ceiling is None else plain(part.ceiling),
+        "nodes": "" if part.nodes is None else str(part.nodes),
+        "resource": part.resource,
+        "flavor": part.flavor,
+    }
+    text = str(sentence)
+    if any(not value and f"%({name})s" in text for name, value in values.items()):
+        return part.text
+    return text % values
+
+
+def verdict_sentence(verdict: Verdict) -> str:
+    """The primary part in words; empty text gives the cause's meaning."""
+    if verdict.primary is not None and verdict.primary.text:
+        return part_sentence(verdict.primary)
+    return _now("no reason given yet") if verdict.cause == "transient" else str(CAUSE_MEANINGS[verdict.cause])
