@@ -102,7 +102,9 @@ class Node(ObservedObject):
         constraints: ClassVar[list[models.BaseConstraint]] = [
             models.UniqueConstraint(fields=["cluster", "uid"], name="node_once")
         ]
-        indexes: ClassVar[list[models.Index]] = [models.Index(fields=["cluster", "name"], name="node_by_name")]
+        indexes: ClassVar[list[models.Index]] = [
+            models.Index(fields=["cluster", "name"], name="node_by_name")
+        ]
 
 
 class Pod(ObservedObject):
@@ -117,7 +119,9 @@ class Pod(ObservedObject):
     owner_kind = models.CharField(max_length=80, blank=True, default="")
     owner_name = models.CharField(max_length=253, blank=True, default="")
     owner_uid = models.CharField(max_length=128, blank=True, default="")
-    queue_name = models.CharField(max_length=253, blank=True, default="", help_text="LocalQueue or Volcano queue")
+    queue_name = models.CharField(
+        max_length=253, blank=True, default="", help_text="LocalQueue or Volcano queue"
+    )
     pod_group = models.CharField(max_length=253, blank=True, default="")
     scheduler = models.CharField(max_length=120, blank=True, default="")
     requests = models.JSONField(default=dict)
@@ -136,7 +140,9 @@ class Pod(ObservedObject):
             models.Index(fields=["cluster", "node_name"], name="pod_by_node"),
             models.Index(fields=["cluster", "namespace", "name"], name="pod_by_name"),
             models.Index(
-                fields=["cluster", "phase"], name="pod_live_gpu", condition=models.Q(gone_at=None, devices__gt=0)
+                fields=["cluster", "phase"],
+                name="pod_live_gpu",
+                condition=models.Q(gone_at=None, devices__gt=0),
             ),
         ]
 

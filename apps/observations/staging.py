@@ -1,0 +1,130 @@
+"""A place in the open transaction where a pull puts its rows before anything stored is touched.
+
+Input: tuples in the order of `columns`, each with the time of our observation and whether the object is gone;
+output: a temporary table with those rows in order of arrival. Invariants: memory does not grow with the number
+of rows; a row that PostgreSQL refuses (a NUL in a text, a name too long, a number out of range) is given back
+with the reason and costs only itself; the table vanishes with the transaction, so a pull that breaks half way
+leaves nothing.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import psycopg
+from django.db import connection, models, transaction
+from psycopg import sql
+
+_names = itertools.count(1)
+Row = tuple[Any, ...]
+
+
+class Change(NamedTuple):
+    """One version of one object: when we saw it, whether it is its last, and its columns."""
+
+    at: datetime
+    gone: bool
+    row: Row
+
+
+class Rejected(NamedTuple):
+    """A row that the database refused, and why."""
+
+    row: Row
+    error: str
+
+
+def run(statement: sql.Composable, params: Sequence[Any] | None = None) -> int:
+    """Execute and give the number of rows touched."""
+    with connection.cursor() as cursor:
+        cursor.execute(statement, params)
+        return int(cursor.rowcount)
+
+
+def value(statement: sql.Composable, params: Sequence[Any] | None = None) -> Any:
+    """Execute and give the first column of the first row."""
+    with connection.cursor() as cursor:
+        cursor.execute(statement, params)
+        found = cursor.fetchone()
+        return None if found is None else found[0]
+
+
+def names(columns: Iterable[str], table: str = "") -> sql.Composed:
+    """`a, b, c` or `t.a, t.b, t.c`, quoted."""
+    made = [sql.Identifier(table, column) if table else sql.Identifier(column) for column in columns]
+    return sql.SQL(", ").join(made)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A table that takes rows of one kind: its model, the kind's name, and the columns that rows come in."""
+
+    model: type[models.Model]
+    kind: str
+    columns: tuple[str, ...]
+
+    @property
+    def table(self) -> sql.Identifier:
+        return sql.Identifier(self.model._meta.db_table)
+
+    @property
+    def has_kind(self) -> bool:
+        """Whether the table holds several kinds, told apart by a column."""
+        return "kind" in self.columns
+
+    def index(self, column: str) -> int:
+        return self.columns.index(column)
+
+
+class Staging:
+    """Rows of one target waiting to be merged. Needs an open transaction."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.name = f"stage_{target.kind.lower()}_{next(_names)}"
+        self.table = sql.Identifier(self.name)
+        self.count = 0
+        run(
+            sql.SQL(
+                "CREATE TEMP TABLE {} ON COMMIT DROP AS SELECT 0::bigint AS seq, now() AS at, false AS gone,"
+                " {} FROM {} WITH NO DATA"
+            ).format(self.table, names(target.columns), target.table)
+        )
+
+    def add(self, changes: Sequence[Change]) -> list[Rejected]:
+        """Stage the versions in the order given; returns those that the database refused."""
+        if not changes:
+            return []
+        try:
+            with transaction.atomic():
+                self._copy(changes)
+        except psycopg.DataError as error:
+            if len(changes) == 1:
+                return [Rejected(changes[0].row, str(error).splitlines()[0])]
+            middle = len(changes) // 2
+            return self.add(changes[:middle]) + self.add(changes[middle:])
+        self.count += len(changes)
+        return []
+
+    def add_rows(self, rows: Iterable[Row], *, at: datetime) -> list[Rejected]:
+        """Stage rows that exist at one time: a page of a list."""
+        return self.add([Change(at, False, row) for row in rows])
+
+    def _copy(self, changes: Sequence[Change]) -> None:
+        statement = sql.SQL("COPY {} (seq, at, gone, {}) FROM STDIN").format(
+            self.table, names(self.target.columns)
+        )
+        with connection.cursor() as cursor, cursor.copy(statement) as copy:
+            for seq, (at, gone, row) in enumerate(changes, self.count):
+                copy.write_row((seq, at, gone, *row))
+
+    def analyze(self) -> None:
+        """Let the planner know the size: joins of a large table with a temporary one depend on it."""
+        run(sql.SQL("ANALYZE {} (uid, seq)").format(self.table))
+
+    def drop(self) -> None:
+        run(sql.SQL("DROP TABLE IF EXISTS {}").format(self.table))

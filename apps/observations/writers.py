@@ -1,0 +1,191 @@
+"""Merging staged versions into the current objects, with their history, in the caller's transaction.
+
+Input: a Staging with rows of one kind of one cluster; output: what was written. Invariants: the same rows twice
+write nothing; the last version in order of arrival is the current state; an object that a complete list no
+longer holds is marked gone, never deleted; an object that came back under its old name with a new uid ends the
+old one; `observed_at` moves only when something other than the resourceVersion changed. resourceVersions are
+compared for equality only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from psycopg import sql
+
+from .facets import facets_of, write_leavings, write_transitions
+from .models import Workload
+from .spans import close_spans, requeue_spans, write_spans
+from .staging import Staging, names, run, value
+
+
+@dataclass(slots=True)
+class Written:
+    """What a merge did. `rows` counts objects inserted or changed, `gone` those newly marked gone."""
+
+    inserted: int = 0
+    updated: int = 0
+    gone: int = 0
+    transitions: int = 0
+    spans: int = 0
+
+    @property
+    def rows(self) -> int:
+        return self.inserted + self.updated
+
+    def __iadd__(self, other: Written) -> Written:
+        self.inserted += other.inserted
+        self.updated += other.updated
+        self.gone += other.gone
+        self.transitions += other.transitions
+        self.spans += other.spans
+        return self
+
+
+_CHANGED = """
+CREATE TEMP TABLE {changed} ON COMMIT DROP AS
+SELECT s.uid, s.seq, n.first_at, t.id AS old_id, {differs} AS differs
+FROM (SELECT uid, max(seq) AS seq, min(at) AS first_at FROM {stage} GROUP BY uid) n
+JOIN {stage} s USING (seq)
+LEFT JOIN {table} t ON t.cluster_id = {cluster} AND t.uid = s.uid
+WHERE t.id IS NULL OR s.gone <> (t.gone_at IS NOT NULL) OR t.resource_version <> s.resource_version OR {differs}
+"""
+
+_INSERT = """
+INSERT INTO {table} (cluster_id, {columns}, first_seen_at, observed_at, gone_at)
+SELECT {cluster}, {staged}, c.first_at, s.at, CASE WHEN s.gone THEN s.at END
+FROM {changed} c JOIN {stage} s USING (seq) WHERE c.old_id IS NULL ORDER BY c.seq
+"""
+
+_UPDATE = """
+UPDATE {table} t SET ({columns}, observed_at, gone_at) = ROW({staged},
+  CASE WHEN c.differs OR s.gone <> (t.gone_at IS NOT NULL) THEN s.at ELSE t.observed_at END,
+  CASE WHEN s.gone THEN coalesce(t.gone_at, s.at) END)
+FROM {changed} c JOIN {stage} s USING (seq) WHERE t.id = c.old_id
+"""
+
+_NEWLY_GONE = """
+SELECT count(*) FROM {changed} c JOIN {stage} s USING (seq) LEFT JOIN {table} t ON t.id = c.old_id
+WHERE s.gone AND (t.id IS NULL OR t.gone_at IS NULL)
+"""
+
+_REPLACED = """
+CREATE TEMP TABLE {leaving} ON COMMIT DROP AS
+SELECT o.id, o.uid, o.namespace, o.name, max(s.at) AS at FROM {changed} c JOIN {stage} s USING (seq)
+JOIN {table} o ON o.cluster_id = {cluster} AND {same_kind} AND o.namespace = s.namespace AND o.name = s.name
+  AND o.uid <> s.uid AND o.gone_at IS NULL
+WHERE c.old_id IS NULL AND NOT s.gone GROUP BY o.id
+"""
+
+_UNLISTED = """
+CREATE TEMP TABLE {leaving} ON COMMIT DROP AS
+SELECT o.id, o.uid, o.namespace, o.name, {at}::timestamptz AS at FROM {table} o
+WHERE o.cluster_id = {cluster} AND {same_kind} AND o.gone_at IS NULL
+AND NOT EXISTS (SELECT 1 FROM {stage} s WHERE s.uid = o.uid)
+AND o.uid <> ALL({kept}) AND o.namespace || '/' || o.name <> ALL({kept})
+"""
+
+
+def _parts(staging: Staging, cluster_id: int) -> dict[str, sql.Composable]:
+    target = staging.target
+    content = [column for column in target.columns if column not in ("uid", "resource_version")]
+    differs = sql.SQL(" OR ").join(
+        sql.SQL("{} IS DISTINCT FROM {}").format(sql.Identifier("t", column), sql.Identifier("s", column))
+        for column in content
+    )
+    same_kind: sql.Composable = sql.SQL("true")
+    if target.has_kind:
+        same_kind = sql.SQL("o.kind = {}").format(sql.Literal(target.kind))
+    return {
+        "cluster": sql.Literal(cluster_id),
+        "table": target.table,
+        "stage": staging.table,
+        "changed": sql.Identifier(f"changed_{staging.name}"),
+        "leaving": sql.Identifier(f"leaving_{staging.name}"),
+        "columns": names(target.columns),
+        "staged": names(target.columns, "s"),
+        "differs": sql.SQL("({})").format(differs),
+        "same_kind": same_kind,
+    }
+
+
+def _drop(*tables: sql.Composable) -> None:
+    run(sql.SQL("DROP TABLE IF EXISTS {}").format(sql.SQL(", ").join(tables)))
+
+
+def _leave(*, cluster_id: int, staging: Staging, parts: dict[str, sql.Composable]) -> int:
+    """Mark the objects in the `leaving` table gone, with their history."""
+    target = staging.target
+    leaving = parts["leaving"]
+    assert isinstance(leaving, sql.Identifier)  # noqa: S101  narrows the type of a part made above
+    write_leavings(cluster_id=cluster_id, target=target, leaving=leaving)
+    if target.model is Workload:
+        close_spans(cluster_id=cluster_id, leaving=leaving)
+    return run(
+        sql.SQL("UPDATE {table} o SET gone_at = l.at FROM {leaving} l WHERE o.id = l.id").format(**parts)
+    )
+
+
+def _moved_local_queues(staging: Staging, parts: dict[str, sql.Composable], *, cluster_id: int) -> int:
+    """After a merge of LocalQueues: waiting work of those that changed may now wait for another ClusterQueue."""
+    moved = sql.Identifier(f"moved_{staging.name}")
+    run(
+        sql.SQL(
+            "CREATE TEMP TABLE {moved} ON COMMIT DROP AS SELECT namespace, name, max(at) AS at FROM ("
+            " SELECT s.namespace, s.name, s.at FROM {changed} c JOIN {stage} s USING (seq)"
+            " UNION ALL SELECT namespace, name, at FROM {leaving}) m GROUP BY namespace, name"
+        ).format(moved=moved, **parts)
+    )
+    made = requeue_spans(cluster_id=cluster_id, moved=moved, name=staging.name)
+    _drop(moved)
+    return made
+
+
+def _merge(
+    *, cluster_id: int, staging: Staging, unlisted_at: datetime | None, kept: Iterable[str], record_new: bool
+) -> Written:
+    target = staging.target
+    written = Written()
+    parts = _parts(staging, cluster_id)
+    changed, leaving = parts["changed"], parts["leaving"]
+    assert isinstance(changed, sql.Identifier)  # noqa: S101  narrows the type of a part made above
+    staging.analyze()
+    if run(sql.SQL(_CHANGED).format(**parts)):
+        run(sql.SQL("ANALYZE {changed}").format(**parts))
+        if facets_of(target):
+            written.transitions += write_transitions(
+                cluster_id=cluster_id, staging=staging, changed=changed, record_new=record_new
+            )
+        if target.model is Workload:
+            written.spans += write_spans(cluster_id=cluster_id, staging=staging, changed=changed)
+        written.gone += value(sql.SQL(_NEWLY_GONE).format(**parts))
+        written.inserted = run(sql.SQL(_INSERT).format(**parts))
+        written.updated = run(sql.SQL(_UPDATE).format(**parts))
+    if unlisted_at is None:
+        left = run(sql.SQL(_REPLACED).format(**parts))
+    else:
+        parts |= {"at": sql.Literal(unlisted_at), "kept": sql.Literal(list(kept) or [""])}
+        left = run(sql.SQL(_UNLISTED).format(**parts))
+    if left:
+        written.gone += _leave(cluster_id=cluster_id, staging=staging, parts=parts)
+    if target.kind == "LocalQueue" and (left or written.rows):
+        written.spans += _moved_local_queues(staging, parts, cluster_id=cluster_id)
+    _drop(changed, leaving)
+    return written
+
+
+def merge_list(
+    *, cluster_id: int, staging: Staging, now: datetime, kept: Iterable[str] = (), record_new: bool = True
+) -> Written:
+    """The staged rows are everything that exists of this kind: what is missing is marked gone at `now`.
+
+    `kept`: uids or "namespace/name" of objects that were listed but could not be read; they stay as they are.
+    `record_new` False: the first list ever, whose objects were there already and make no transitions."""
+    return _merge(cluster_id=cluster_id, staging=staging, unlisted_at=now, kept=kept, record_new=record_new)
+
+
+def merge_changes(*, cluster_id: int, staging: Staging, record_new: bool = True) -> Written:
+    """The staged rows are what changed; everything else is as before."""
+    return _merge(cluster_id=cluster_id, staging=staging, unlisted_at=None, kept=(), record_new=record_new)
