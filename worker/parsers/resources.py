@@ -1,0 +1,108 @@
+"""What a pod asks of a node. Input: the resource parts of a pod spec or template; output: effective requests.
+
+Kubernetes' own rule: the larger of (any init container while the sidecars before it run) and (all containers
+plus all sidecars), a pod-level request in place of it where one is set, plus the overhead. A limit without a
+request is a request, as the API server's and Kueue's defaulting make it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+
+from apps.core.quantity import QuantityError
+from apps.fleet.registry import is_device
+
+from .base import Quantity, Struct, _decimal, plain_number, quantity
+
+
+class Resources(Struct):
+    requests: dict[str, Quantity] | None = None
+    limits: dict[str, Quantity] | None = None
+
+
+class Container(Struct):
+    resources: Resources | None = None
+    restart_policy: str | None = None
+
+
+class PodResources(Struct):
+    """The part of a pod spec that says how much it needs."""
+
+    containers: list[Container] | None = None
+    init_containers: list[Container] | None = None
+    overhead: dict[str, Quantity] | None = None
+    resources: Resources | None = None
+
+
+class Template(Struct):
+    spec: PodResources | None = None
+
+
+Amounts = dict[str, Decimal]
+
+
+def _amounts(resources: Resources | None) -> Amounts:
+    if resources is None:
+        return {}
+    requests, limits = resources.requests, resources.limits
+    if limits:
+        requests = {**limits, **requests} if requests else limits
+    if not requests:
+        return {}
+    try:
+        return {name: _decimal(value) for name, value in requests.items()}
+    except QuantityError:
+        return {name: quantity(value, f"resources[{name}]") for name, value in requests.items()}
+
+
+def _add(total: Amounts, more: Mapping[str, Decimal]) -> None:
+    for name, value in more.items():
+        total[name] = total[name] + value if name in total else value
+
+
+def _raise_to(total: Amounts, other: Mapping[str, Decimal]) -> None:
+    for name, value in other.items():
+        if name not in total or value > total[name]:
+            total[name] = value
+
+
+def _with_init_containers(total: Amounts, init_containers: list[Container]) -> None:
+    sidecars: Amounts = {}
+    peak: Amounts = {}
+    for container in init_containers:
+        own = _amounts(container.resources)
+        if container.restart_policy == "Always":
+            _add(total, own)
+            _add(sidecars, own)
+            _raise_to(peak, sidecars)
+        else:
+            _add(own, sidecars)
+            _raise_to(peak, own)
+    _raise_to(total, peak)
+
+
+def effective_requests(spec: PodResources | None) -> Amounts:
+    """{resource: amount} that one pod takes from its node. Raises ParseError for a bad quantity."""
+    if spec is None:
+        return {}
+    containers = spec.containers or ()
+    total = _amounts(containers[0].resources) if containers else {}
+    for container in containers[1:]:
+        _add(total, _amounts(container.resources))
+    if spec.init_containers:
+        _with_init_containers(total, spec.init_containers)
+    if spec.resources is not None:
+        total.update(_amounts(spec.resources))
+    if spec.overhead:
+        _add(total, {name: quantity(value, f"overhead[{name}]") for name, value in spec.overhead.items()})
+    return total
+
+
+def as_text(amounts: Mapping[str, Decimal]) -> dict[str, str]:
+    return {name: plain_number(value) for name, value in amounts.items()}
+
+
+def devices_in(amounts: Mapping[str, Decimal]) -> Decimal:
+    """Accelerator units of any kind: finds pods with devices, never a total across kinds."""
+    return sum((value for name, value in amounts.items() if is_device(name)), Decimal(0))
