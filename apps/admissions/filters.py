@@ -1,7 +1,7 @@
 """The filter of waiting work, shared by page, CSV and REST. Input: query parameters; output: `Criteria`, `Window`.
 
 Use: `form = WaitingForm(request.GET, now=now, team_ids=team_ids)`; `form.is_valid()`; `form.criteria`,
-`form.time_window`, `form.by`. A team that the reader may not see is the same error (code "not_found") as one that
+`form.time_window`, `form.grouping`. A team that the reader may not see is the same error (code "not_found") as one that
 does not exist.
 """
 
@@ -87,5 +87,5 @@ class WaitingForm(ScopedForm):
         )
 
     @property
-    def by(self) -> By:
+    def grouping(self) -> By:
         return "cause" if self.cleaned_data["by"] == "cause" else "reason"
