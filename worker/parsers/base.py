@@ -43,14 +43,14 @@ class Struct(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """Base of all decoded parts: frozen, Kubernetes' camelCase names, unknown fields ignored."""
 
 
-class OwnerReference(Struct):
+class OwnerReference(Struct, frozen=True):
     kind: str
     name: str
     uid: str = ""
     controller: bool | None = None
 
 
-class Meta(Struct):
+class Meta(Struct, frozen=True):
     """metadata without annotations and managedFields. An object without name or uid is unusable."""
 
     name: str
@@ -63,11 +63,11 @@ class Meta(Struct):
     owner_references: list[OwnerReference] | None = None
 
 
-class AnnotatedMeta(Meta):
+class AnnotatedMeta(Meta, frozen=True):
     annotations: dict[str, str] | None = None
 
 
-class Condition(Struct):
+class Condition(Struct, frozen=True):
     type: str
     status: str
     reason: str | None = None

@@ -38,24 +38,24 @@ from .resources import PodResources, as_text, devices_in, effective_requests
 
 
 # ------------------------------------------------------------------ nodes
-class Taint(Struct):
+class Taint(Struct, frozen=True):
     key: str
     effect: str = ""
     value: str | None = None
 
 
-class NodeSpec(Struct):
+class NodeSpec(Struct, frozen=True):
     taints: list[Taint] | None = None
     unschedulable: bool | None = None
 
 
-class NodeStatus(Struct):
+class NodeStatus(Struct, frozen=True):
     capacity: dict[str, Quantity] | None = None
     allocatable: dict[str, Quantity] | None = None
     conditions: list[Condition] | None = None
 
 
-class Node(Struct):
+class Node(Struct, frozen=True):
     metadata: AnnotatedMeta
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
@@ -92,37 +92,37 @@ def node_row(node: Node) -> Row:
 
 
 # ------------------------------------------------------------------ pods
-class SchedulingGate(Struct):
+class SchedulingGate(Struct, frozen=True):
     name: str
 
 
-class Terminated(Struct):
+class Terminated(Struct, frozen=True):
     reason: str | None = None
     message: str | None = None
     finished_at: datetime | None = None
 
 
-class Waiting(Struct):
+class Waiting(Struct, frozen=True):
     reason: str | None = None
     message: str | None = None
 
 
-class ContainerState(Struct):
+class ContainerState(Struct, frozen=True):
     waiting: Waiting | None = None
     terminated: Terminated | None = None
 
 
-class ContainerStatus(Struct):
+class ContainerStatus(Struct, frozen=True):
     state: ContainerState | None = None
 
 
-class PodSpec(PodResources):
+class PodSpec(PodResources, frozen=True):
     node_name: str | None = None
     scheduler_name: str | None = None
     scheduling_gates: list[SchedulingGate] | None = None
 
 
-class PodStatus(Struct):
+class PodStatus(Struct, frozen=True):
     phase: str | None = None
     reason: str | None = None
     message: str | None = None
@@ -132,7 +132,7 @@ class PodStatus(Struct):
     init_container_statuses: list[ContainerStatus] | None = None
 
 
-class Pod(Struct):
+class Pod(Struct, frozen=True):
     metadata: AnnotatedMeta
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
@@ -240,23 +240,23 @@ def pod_row(pod: Pod) -> Row:
 
 
 # ------------------------------------------------------------------ events
-class ObjectReference(Struct):
+class ObjectReference(Struct, frozen=True):
     kind: str | None = None
     namespace: str | None = None
     name: str | None = None
     uid: str | None = None
 
 
-class EventSource(Struct):
+class EventSource(Struct, frozen=True):
     component: str | None = None
 
 
-class EventSeries(Struct):
+class EventSeries(Struct, frozen=True):
     count: int | None = None
     last_observed_time: datetime | None = None
 
 
-class Event(Struct):
+class Event(Struct, frozen=True):
     metadata: Meta
     involved_object: ObjectReference = ObjectReference()
     type: str | None = None

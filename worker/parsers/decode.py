@@ -18,7 +18,7 @@ from .base import BAD_BODY, Bad, Kind, ParseError, Row, Struct, bad_object, loos
 T = TypeVar("T")
 
 
-class ListMeta(Struct):
+class ListMeta(Struct, frozen=True):
     resource_version: str = ""
     continue_token: str = msgspec.field(default="", name="continue")
 

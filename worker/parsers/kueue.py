@@ -51,35 +51,35 @@ OBJECT_COLUMNS = (*META_COLUMNS, "kind", "spec", "status")
 
 
 # ------------------------------------------------------------------ shared parts
-class ResourceQuota(Struct):
+class ResourceQuota(Struct, frozen=True):
     name: str
     nominal_quota: Quantity = "0"
     borrowing_limit: Quantity | None = None
     lending_limit: Quantity | None = None
 
 
-class FlavorQuotas(Struct):
+class FlavorQuotas(Struct, frozen=True):
     name: str
     resources: list[ResourceQuota] | None = None
 
 
-class ResourceGroup(Struct):
+class ResourceGroup(Struct, frozen=True):
     covered_resources: list[str] | None = None
     flavors: list[FlavorQuotas] | None = None
 
 
-class FairSharing(Struct):
+class FairSharing(Struct, frozen=True):
     weight: Quantity | None = None
     weighted_share: int | None = None
 
 
-class ResourceUsage(Struct):
+class ResourceUsage(Struct, frozen=True):
     name: str
     total: Quantity | None = None
     borrowed: Quantity | None = None
 
 
-class FlavorUsage(Struct):
+class FlavorUsage(Struct, frozen=True):
     name: str
     resources: list[ResourceUsage] | None = None
 
@@ -134,33 +134,33 @@ def _share(fair: FairSharing | None) -> str | None:
 
 
 # ------------------------------------------------------------------ ClusterQueue
-class BorrowWithinCohort(Struct):
+class BorrowWithinCohort(Struct, frozen=True):
     policy: str | None = None
     max_priority_threshold: int | None = None
 
 
-class Preemption(Struct):
+class Preemption(Struct, frozen=True):
     within_cluster_queue: str | None = None
     reclaim_within_cohort: str | None = None
     borrow_within_cohort: BorrowWithinCohort | None = None
 
 
-class Fungibility(Struct):
+class Fungibility(Struct, frozen=True):
     when_can_borrow: str | None = None
     when_can_preempt: str | None = None
     preference: str | None = None
 
 
-class CheckRule(Struct):
+class CheckRule(Struct, frozen=True):
     name: str
     on_flavors: list[str] | None = None
 
 
-class ChecksStrategy(Struct):
+class ChecksStrategy(Struct, frozen=True):
     admission_checks: list[CheckRule] | None = None
 
 
-class ClusterQueueSpec(Struct):
+class ClusterQueueSpec(Struct, frozen=True):
     cohort_name: str | None = None
     cohort: str | None = None
     resource_groups: list[ResourceGroup] | None = None
@@ -174,7 +174,7 @@ class ClusterQueueSpec(Struct):
     namespace_selector: dict[str, Any] | None = None
 
 
-class QueueStatus(Struct):
+class QueueStatus(Struct, frozen=True):
     """Status of ClusterQueues and LocalQueues; v1beta1 LocalQueues say `flavorUsage`."""
 
     conditions: list[Condition] | None = None
@@ -187,7 +187,7 @@ class QueueStatus(Struct):
     fair_sharing: FairSharing | None = None
 
 
-class ClusterQueue(Struct):
+class ClusterQueue(Struct, frozen=True):
     metadata: Meta
     spec: ClusterQueueSpec = ClusterQueueSpec()
     status: QueueStatus = QueueStatus()
@@ -253,18 +253,18 @@ def cluster_queue_row(queue: ClusterQueue) -> Row:
 
 
 # ------------------------------------------------------------------ Cohort
-class CohortSpec(Struct):
+class CohortSpec(Struct, frozen=True):
     parent_name: str | None = None
     parent: str | None = None
     resource_groups: list[ResourceGroup] | None = None
     fair_sharing: FairSharing | None = None
 
 
-class CohortStatus(Struct):
+class CohortStatus(Struct, frozen=True):
     fair_sharing: FairSharing | None = None
 
 
-class Cohort(Struct):
+class Cohort(Struct, frozen=True):
     metadata: Meta
     spec: CohortSpec = CohortSpec()
     status: CohortStatus = CohortStatus()
@@ -283,13 +283,13 @@ def cohort_row(cohort: Cohort) -> Row:
 
 
 # ------------------------------------------------------------------ LocalQueue
-class LocalQueueSpec(Struct):
+class LocalQueueSpec(Struct, frozen=True):
     cluster_queue: str = ""
     stop_policy: str | None = None
     fair_sharing: FairSharing | None = None
 
 
-class LocalQueue(Struct):
+class LocalQueue(Struct, frozen=True):
     metadata: Meta
     spec: LocalQueueSpec = LocalQueueSpec()
     status: QueueStatus = QueueStatus()
@@ -306,14 +306,14 @@ def local_queue_row(queue: LocalQueue) -> Row:
 
 
 # ------------------------------------------------------------------ ResourceFlavor, Topology
-class ResourceFlavorSpec(Struct):
+class ResourceFlavorSpec(Struct, frozen=True):
     node_labels: dict[str, str] | None = None
     node_taints: list[Taint] | None = None
     tolerations: list[dict[str, Any]] | None = None
     topology_name: str | None = None
 
 
-class ResourceFlavor(Struct):
+class ResourceFlavor(Struct, frozen=True):
     metadata: Meta
     spec: ResourceFlavorSpec = ResourceFlavorSpec()
 
@@ -331,15 +331,15 @@ def resource_flavor_row(flavor: ResourceFlavor) -> Row:
     return object_row(flavor.metadata, "ResourceFlavor", shape, {})
 
 
-class TopologyLevel(Struct):
+class TopologyLevel(Struct, frozen=True):
     node_label: str
 
 
-class TopologySpec(Struct):
+class TopologySpec(Struct, frozen=True):
     levels: list[TopologyLevel] | None = None
 
 
-class Topology(Struct):
+class Topology(Struct, frozen=True):
     metadata: Meta
     spec: TopologySpec = TopologySpec()
 
@@ -350,21 +350,21 @@ def topology_row(topology: Topology) -> Row:
 
 
 # ------------------------------------------------------------------ AdmissionCheck, WorkloadPriorityClass
-class CheckParameters(Struct):
+class CheckParameters(Struct, frozen=True):
     kind: str = ""
     name: str = ""
 
 
-class AdmissionCheckSpec(Struct):
+class AdmissionCheckSpec(Struct, frozen=True):
     controller_name: str = ""
     parameters: CheckParameters | None = None
 
 
-class AdmissionCheckStatus(Struct):
+class AdmissionCheckStatus(Struct, frozen=True):
     conditions: list[Condition] | None = None
 
 
-class AdmissionCheck(Struct):
+class AdmissionCheck(Struct, frozen=True):
     metadata: Meta
     spec: AdmissionCheckSpec = AdmissionCheckSpec()
     status: AdmissionCheckStatus = AdmissionCheckStatus()
@@ -381,7 +381,7 @@ def admission_check_row(check: AdmissionCheck) -> Row:
     )
 
 
-class WorkloadPriorityClass(Struct):
+class WorkloadPriorityClass(Struct, frozen=True):
     metadata: Meta
     value: int | None = None
     description: str | None = None

@@ -16,17 +16,17 @@ from apps.fleet.registry import is_device
 from .base import Quantity, Struct, _decimal, plain_number, quantity
 
 
-class Resources(Struct):
+class Resources(Struct, frozen=True):
     requests: dict[str, Quantity] | None = None
     limits: dict[str, Quantity] | None = None
 
 
-class Container(Struct):
+class Container(Struct, frozen=True):
     resources: Resources | None = None
     restart_policy: str | None = None
 
 
-class PodResources(Struct):
+class PodResources(Struct, frozen=True):
     """The part of a pod spec that says how much it needs."""
 
     containers: list[Container] | None = None
@@ -35,7 +35,7 @@ class PodResources(Struct):
     resources: Resources | None = None
 
 
-class Template(Struct):
+class Template(Struct, frozen=True):
     spec: PodResources | None = None
 
 

@@ -44,11 +44,11 @@ from .workload import ADMITTED, FINISHED, PENDING, RESERVED, WORKLOAD_COLUMNS
 
 
 # ------------------------------------------------------------------ Queue
-class Guarantee(Struct):
+class Guarantee(Struct, frozen=True):
     resource: dict[str, Quantity] | None = None
 
 
-class QueueSpec(Struct):
+class QueueSpec(Struct, frozen=True):
     weight: int | None = None
     capability: dict[str, Quantity] | None = None
     deserved: dict[str, Quantity] | None = None
@@ -60,12 +60,12 @@ class QueueSpec(Struct):
     type: str | None = None
 
 
-class QueueStatus(Struct):
+class QueueStatus(Struct, frozen=True):
     state: str | None = None
     allocated: dict[str, Quantity] | None = None
 
 
-class Queue(Struct):
+class Queue(Struct, frozen=True):
     metadata: Meta
     spec: QueueSpec = QueueSpec()
     status: QueueStatus = QueueStatus()
@@ -92,7 +92,7 @@ def queue_row(queue: Queue) -> Row:
 
 
 # ------------------------------------------------------------------ PodGroup
-class PodGroupSpec(Struct):
+class PodGroupSpec(Struct, frozen=True):
     min_member: int | None = None
     min_task_member: dict[str, int] | None = None
     queue: str | None = None
@@ -100,13 +100,13 @@ class PodGroupSpec(Struct):
     min_resources: dict[str, Quantity] | None = None
 
 
-class PodGroupStatus(Struct):
+class PodGroupStatus(Struct, frozen=True):
     phase: str | None = None
     conditions: list[Condition] | None = None
     running: int | None = None
 
 
-class PodGroup(Struct):
+class PodGroup(Struct, frozen=True):
     metadata: Meta
     spec: PodGroupSpec = PodGroupSpec()
     status: PodGroupStatus = PodGroupStatus()
@@ -198,14 +198,14 @@ def pod_group_row(group: PodGroup) -> Row:
 
 
 # ------------------------------------------------------------------ Job
-class Task(Struct):
+class Task(Struct, frozen=True):
     name: str = ""
     replicas: int | None = None
     min_available: int | None = None
     template: Template | None = None
 
 
-class JobSpec(Struct):
+class JobSpec(Struct, frozen=True):
     queue: str | None = None
     scheduler_name: str | None = None
     min_available: int | None = None
@@ -214,14 +214,14 @@ class JobSpec(Struct):
     tasks: list[Task] | None = None
 
 
-class JobState(Struct):
+class JobState(Struct, frozen=True):
     phase: str | None = None
     reason: str | None = None
     message: str | None = None
     last_transition_time: datetime | None = None
 
 
-class JobStatus(Struct):
+class JobStatus(Struct, frozen=True):
     state: JobState = JobState()
     retry_count: int | None = None
     version: int | None = None
@@ -233,7 +233,7 @@ class JobStatus(Struct):
     unknown: int | None = None
 
 
-class Job(Struct):
+class Job(Struct, frozen=True):
     metadata: Meta
     spec: JobSpec = JobSpec()
     status: JobStatus = JobStatus()

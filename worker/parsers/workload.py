@@ -52,18 +52,18 @@ OPEN_CHECKS = "UnsatisfiedAdmissionChecks"
 """Kueue's reason for Admitted=False while checks are open; its older versions leave the condition out."""
 
 
-class PriorityClassRef(Struct):
+class PriorityClassRef(Struct, frozen=True):
     name: str = ""
 
 
-class PodSet(Struct):
+class PodSet(Struct, frozen=True):
     name: str = "main"
     count: int = 1
     min_count: int | None = None
     template: Template | None = None
 
 
-class WorkloadSpec(Struct):
+class WorkloadSpec(Struct, frozen=True):
     pod_sets: list[PodSet] | None = None
     queue_name: str | None = None
     active: bool | None = None
@@ -72,28 +72,28 @@ class WorkloadSpec(Struct):
     priority_class_name: str | None = None
 
 
-class Assignment(Struct):
+class Assignment(Struct, frozen=True):
     name: str = "main"
     count: int | None = None
     flavors: dict[str, str] | None = None
     resource_usage: dict[str, Quantity] | None = None
 
 
-class Admission(Struct):
+class Admission(Struct, frozen=True):
     cluster_queue: str = ""
     pod_set_assignments: list[Assignment] | None = None
 
 
-class RequeueState(Struct):
+class RequeueState(Struct, frozen=True):
     requeue_at: datetime | None = None
 
 
-class Reclaimed(Struct):
+class Reclaimed(Struct, frozen=True):
     name: str
     count: int = 0
 
 
-class CheckState(Struct):
+class CheckState(Struct, frozen=True):
     name: str
     state: str = ""
     message: str | None = None
@@ -101,20 +101,20 @@ class CheckState(Struct):
     requeue_after_seconds: int | None = None
 
 
-class PodSetRequest(Struct):
+class PodSetRequest(Struct, frozen=True):
     name: str = ""
     resources: dict[str, Quantity] | None = None
 
 
-class Eviction(Struct):
+class Eviction(Struct, frozen=True):
     count: int = 0
 
 
-class SchedulingStats(Struct):
+class SchedulingStats(Struct, frozen=True):
     evictions: list[Eviction] | None = None
 
 
-class WorkloadStatus(Struct):
+class WorkloadStatus(Struct, frozen=True):
     conditions: list[Condition] | None = None
     admission: Admission | None = None
     requeue_state: RequeueState | None = None
@@ -124,7 +124,7 @@ class WorkloadStatus(Struct):
     scheduling_stats: SchedulingStats | None = None
 
 
-class Workload(Struct):
+class Workload(Struct, frozen=True):
     metadata: Meta
     spec: WorkloadSpec = WorkloadSpec()
     status: WorkloadStatus = WorkloadStatus()
