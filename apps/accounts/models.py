@@ -54,8 +54,12 @@ class Membership(models.Model):
         MEMBER = "member", _("Member")
         LEAD = "lead", _("Team lead")
 
-    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="memberships")
-    team = models.ForeignKey(Team, on_delete=models.CASCADE, related_name="memberships")
+    user = models.ForeignKey(
+        User, on_delete=models.CASCADE, related_name="memberships", verbose_name=_("user")
+    )
+    team = models.ForeignKey(
+        Team, on_delete=models.CASCADE, related_name="memberships", verbose_name=_("team")
+    )
     role = models.CharField(_("role"), max_length=10, choices=Role.choices, default=Role.MEMBER)
 
     class Meta:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC
 from typing import ClassVar
 
 from django.core.exceptions import ValidationError
@@ -47,14 +48,22 @@ class TeamBinding(models.Model):
         VOLCANO_QUEUE = "volcano_queue", _("Volcano queue")
 
     team = models.ForeignKey(Team, on_delete=models.PROTECT, related_name="bindings", verbose_name=_("team"))
-    cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, related_name="bindings")
+    cluster = models.ForeignKey(
+        Cluster, on_delete=models.PROTECT, related_name="bindings", verbose_name=_("cluster")
+    )
     kind = models.CharField(_("kind"), max_length=20, choices=Kind.choices)
     namespace = models.CharField(
-        _("namespace"), max_length=63, blank=True, help_text=_("Only for a LocalQueue: the namespace it lies in.")
+        _("namespace"),
+        max_length=63,
+        blank=True,
+        help_text=_("Only for a LocalQueue: the namespace it lies in."),
     )
     name = models.CharField(_("name"), max_length=253)
     valid_from = models.DateTimeField(_("valid from"), default=timezone.now)
     valid_to = models.DateTimeField(_("valid to"), null=True, blank=True)
+
+    # Set by whoever asks to end the present owner's binding in the same step.
+    takes_over = False
 
     class Meta:
         verbose_name = _("team binding")
@@ -62,7 +71,14 @@ class TeamBinding(models.Model):
         ordering: ClassVar[list[str]] = ["cluster", "kind", "namespace", "name", "valid_from"]
         constraints: ClassVar[list[models.BaseConstraint]] = [
             models.CheckConstraint(
-                condition=Q(valid_to__isnull=True) | Q(valid_to__gt=F("valid_from")), name="binding_period_forward"
+                condition=Q(valid_to__isnull=True) | Q(valid_to__gt=F("valid_from")),
+                name="binding_period_forward",
+                violation_error_message=_("The period ends before it starts."),
+            ),
+        ]
+        indexes: ClassVar[list[models.Index]] = [
+            models.Index(
+                fields=["cluster", "kind", "namespace", "name", "valid_from"], name="binding_by_thing"
             ),
         ]
 
@@ -75,12 +91,52 @@ class TeamBinding(models.Model):
             raise ValidationError({"namespace": _("A LocalQueue lies in a namespace: name it.")})
         if self.kind != self.Kind.LOCAL_QUEUE and self.namespace:
             raise ValidationError({"namespace": _("Only a LocalQueue takes a namespace here.")})
+        if not (self.cluster_id and self.valid_from):
+            return
+        others = self.overlapping()
+        if self.takes_over:
+            others = others.filter(valid_from__gte=self.valid_from)
+        if other := others.first():
+            raise ValidationError({"valid_from": other.taken_error()})
+
+    def in_the_way_since_earlier(self) -> models.QuerySet[TeamBinding]:
+        """The overlapping binding that was in force before this one starts: what a take-over ends."""
+        return self.overlapping().filter(valid_from__lt=self.valid_from)
+
+    def overlapping(self) -> models.QuerySet[TeamBinding]:
+        """Other bindings of the same thing whose period shares an instant with this one's."""
+        found = TeamBinding.objects.filter(
+            cluster_id=self.cluster_id, kind=self.kind, namespace=self.namespace, name=self.name
+        ).exclude(pk=self.pk)
+        if self.valid_to is not None:
+            found = found.filter(valid_from__lt=self.valid_to)
+        return (
+            found.filter(Q(valid_to__isnull=True) | Q(valid_to__gt=self.valid_from))
+            .select_related("team")
+            .order_by("valid_from")
+        )
+
+    def taken_error(self) -> ValidationError:
+        """What to tell somebody who asks for a period that this binding already covers."""
+        values = {"team": self.team.name, "start": f"{self.valid_from.astimezone(UTC):%Y-%m-%d %H:%M} UTC"}
+        if self.valid_to is None:
+            return ValidationError(
+                _("Team %(team)s owns this from %(start)s on: end that binding first."), "overlap", values
+            )
+        values["end"] = f"{self.valid_to.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+        return ValidationError(
+            _("Team %(team)s owns this from %(start)s to %(end)s: the periods may touch, not overlap."),
+            "overlap",
+            values,
+        )
 
 
 class Reserve(models.Model):
     """Devices that the platform keeps back from a pool (spares, tests) during [valid_from, valid_to)."""
 
-    cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, related_name="reserves")
+    cluster = models.ForeignKey(
+        Cluster, on_delete=models.PROTECT, related_name="reserves", verbose_name=_("cluster")
+    )
     model = models.CharField(_("device model"), max_length=120)
     sharing_mode = models.CharField(_("sharing mode"), max_length=20, default="exclusive")
     devices = models.PositiveIntegerField(_("devices"))
@@ -91,6 +147,14 @@ class Reserve(models.Model):
     class Meta:
         verbose_name = _("platform reserve")
         verbose_name_plural = _("platform reserves")
+        ordering: ClassVar[list[str]] = ["cluster", "model", "sharing_mode", "valid_from"]
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.CheckConstraint(
+                condition=Q(valid_to__isnull=True) | Q(valid_to__gt=F("valid_from")),
+                name="reserve_period_forward",
+                violation_error_message=_("The period ends before it starts."),
+            ),
+        ]
 
     def __str__(self) -> str:
         return f"{self.cluster}: {self.devices} × {self.model}"

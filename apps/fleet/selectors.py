@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import pairwise
 
 from django.db.models import Q, QuerySet
 
@@ -106,7 +107,7 @@ def ownership_pieces(
                 _owners(row[:5] for row in periods if row[5] <= low and (row[6] is None or row[6] > low)),
             ),
         )
-        for low, high in zip(cuts, cuts[1:], strict=False)
+        for low, high in pairwise(cuts)
     ]
 
 
