@@ -345,6 +345,14 @@ def _verdict(part: Part, parts: Sequence[Part]) -> Verdict:
     return Verdict(part.layer, part.cause, part.rule, part.severity, part.next_step, part, tuple(parts))
 
 
+_CHECK = re.compile(r"([^\s:;]{1,253}): (Pending|Retry|Rejected)(?: \(([^()]{0,1000})\))?(?:; |$)")
+
+
+def _checks_in(message: str) -> tuple[Check, ...]:
+    """The checks that a stored message of reserved work names: "budget: Retry (try later); …"."""
+    return tuple(Check(*found.groups(default="")) for found in _CHECK.finditer(message[:LONGEST_TEXT]))
+
+
 def _of_checks(checks: Sequence[Check]) -> Part | None:
     """The worst check that is not ready. A provisioning check means that nodes were asked for."""
     order = {"Rejected": 0, "Retry": 1, "Pending": 2}
@@ -377,7 +385,7 @@ def classify(
     "FlavorNotFound", …): the work's own text says only that it is."""
     parts = split(message)
     if state == "reserved":
-        of_checks = _of_checks(checks)
+        of_checks = _of_checks(checks or _checks_in(message))
         if of_checks is not None:
             return _verdict(of_checks, [of_checks, *parts])
     token = rule_book().by_token.get(reason)

@@ -66,6 +66,7 @@ class WaitingForm(ScopedForm):
     reason = forms.CharField(label=_("Reason"), required=False, max_length=120)
     kind = forms.ChoiceField(label=_("Kind"), required=False, choices=KINDS)
     q = forms.CharField(label=_("Search"), required=False, max_length=200)
+    deactivated = forms.BooleanField(label=_("Also deactivated work"), required=False)
     by = forms.ChoiceField(
         label=_("Group by"),
         required=False,
@@ -84,6 +85,7 @@ class WaitingForm(ScopedForm):
             reason=data["reason"],
             kind=data["kind"],
             q=data["q"],
+            deactivated=data["deactivated"],
         )
 
     @property

@@ -9,6 +9,9 @@ from django.utils.translation import gettext_lazy as _
 from apps.admissions.classifier import Part, Verdict
 from apps.core.quantity import plain
 
+# The key of work for which the cluster gave no reason token.
+NO_REASON = "none"
+
 CAUSE_LABELS: dict[str, Promise] = {
     "quota": _("quota"),
     "model": _("model"),
@@ -63,7 +66,9 @@ RULE_SENTENCES: dict[str, Promise] = {
 NEXT_STEPS: dict[str, Promise] = {
     "wait-quota": _("Wait for running work to end, or ask for more quota."),
     "over-ceiling": _("Ask for less, or for a higher quota: at this size it never starts."),
-    "fix-selector": _("Correct the node selector, affinity or tolerations, or choose a queue with this model."),
+    "fix-selector": _(
+        "Correct the node selector, affinity or tolerations, or choose a queue with this model."
+    ),
     "fix-resource": _("Choose a queue that offers this resource."),
     "fix-topology": _("Ask for a looser topology, or for fewer pods per domain."),
     "fix-configuration": _("Correct the name or setting in the message; a platform admin may have to."),
@@ -80,6 +85,11 @@ NEXT_STEPS: dict[str, Promise] = {
 
 def cause_label(cause: str) -> str:
     return str(CAUSE_LABELS.get(cause, cause))
+
+
+def reason_label(reason: str) -> str:
+    """The cluster's own token is a name and stays as it is; only its absence has words."""
+    return _now("no reason given") if reason in ("", NO_REASON) else reason
 
 
 def layer_label(layer: str) -> str:

@@ -1,47 +1,52 @@
-"""Work that waits, and why: rows now, counts by reason, and the history by time bucket.
+"""Work that waits, and why: rows now, and counts by reason or cause. The history is in history.py.
 
-Input: current objects (Workload, PodGroup, GPU pods), state spans, stored events. Output: frozen rows.
+Input: current objects (Workload, PodGroup, GPU pods) and stored events. Output: frozen rows.
 Every function takes `team_ids`: None sees all work, a collection only the work of these teams; it is applied
-before any other filter, so that neither a row nor a count of another team is ever computed for a lead.
+before any other filter, so that no row or count of another team leaves this module for a lead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
-from typing import Literal
+from typing import Any, Literal, overload
 
+from django.db import connection
+
+from apps.accounts.models import Team
 from apps.admissions.classifier import Verdict
-from apps.core.windows import Bucket, Window
+from apps.admissions.history import By, ReasonSeries, reason_series
+from apps.admissions.labels import cause_label, reason_label
+from apps.admissions.pending import NO_REASON, UNBOUND, Criteria, Pending, pending_work
 from apps.fleet.models import Cluster
+from apps.fleet.registry import is_device
 
-By = Literal["reason", "cause"]
+__all__ = [
+    "NO_REASON",
+    "UNBOUND",
+    "By",
+    "Criteria",
+    "ReasonCount",
+    "ReasonSeries",
+    "WaitingRow",
+    "oldest_wait",
+    "reason_counts",
+    "reason_series",
+    "team_waiting",
+    "waiting",
+]
+
 Kind = Literal["Workload", "PodGroup", "Pod"]
-# `Criteria.team` of work that no team owns.
-UNBOUND = "-"
-
-
-@dataclass(frozen=True, slots=True)
-class Criteria:
-    """What a list of waiting work is narrowed to; "" means any. `reason` is the cluster's own token."""
-
-    cluster: str = ""
-    team: str = ""
-    queue: str = ""
-    cause: str = ""
-    reason: str = ""
-    kind: str = ""
-    q: str = ""
-    held: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class WaitingRow:
     """One piece of waiting work. `since` is when the portal first saw it in its present state and reason,
     `queued_at` the cluster's own start of the wait, `wait_seconds` counts from the latter when it is known.
-    `reason` is the token to count by; `message` the full text; `message_source` where it was read."""
+    `reason` is the cluster's token to count by ("" when it gave none); `message` the full text;
+    `message_source` where it was read. `asked`: {resource: amount}, of all its pods."""
 
     cluster_id: int
     cluster_slug: str
@@ -74,10 +79,16 @@ class WaitingRow:
     def layer(self) -> str:
         return self.verdict.layer
 
+    @property
+    def devices(self) -> dict[str, Decimal]:
+        """What is asked of accelerators, each kind apart."""
+        return {name: amount for name, amount in self.asked.items() if is_device(name)}
+
 
 @dataclass(frozen=True, slots=True)
 class ReasonCount:
-    """`key` is a reason token or a cause; `asked` adds up accelerator resources, each kind apart."""
+    """`key` is a reason token (NO_REASON for none) or a cause; `asked` adds up accelerator resources, each kind
+    apart."""
 
     key: str
     label: str
@@ -85,26 +96,46 @@ class ReasonCount:
     asked: Mapping[str, Decimal]
 
 
-@dataclass(frozen=True, slots=True)
-class ReasonSeries:
-    """Per bucket and key the mean number of waiting workloads (time-weighted over the observed part of the
-    bucket). `values[key][i]` belongs to `buckets[i]`; None: nothing was observed in that bucket."""
+class WaitingList(Sequence[WaitingRow]):
+    """Waiting work as a sequence: its length is known, the wide rows are read for the slice that is shown."""
 
-    bucket: Bucket
-    buckets: Sequence[Window]
-    values: Mapping[str, Sequence[Decimal | None]]
-    labels: Mapping[str, str]
+    def __init__(self, found: Sequence[Pending], *, now: datetime) -> None:
+        self.found = found
+        self._now = now
+
+    def __len__(self) -> int:
+        return len(self.found)
+
+    @overload
+    def __getitem__(self, index: int) -> WaitingRow: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[WaitingRow]: ...
+    def __getitem__(self, index: int | slice) -> WaitingRow | list[WaitingRow]:
+        if isinstance(index, slice):
+            return _wide_rows(self.found[index], now=self._now)
+        return _wide_rows([self.found[index]], now=self._now)[0]
+
+    def __iter__(self) -> Iterator[WaitingRow]:
+        """In blocks, for exports."""
+        for start in range(0, len(self.found), 1000):
+            yield from self[start : start + 1000]
+
+
+def _found(*, now: datetime, team_ids: Collection[int] | None, criteria: Criteria | None) -> list[Pending]:
+    wanted = criteria or Criteria()
+    team_id = None
+    if wanted.team and wanted.team != UNBOUND:
+        team_id = Team.objects.filter(slug=wanted.team).values_list("pk", flat=True).first()
+        if team_id is None:
+            return []
+    return list(pending_work(now=now, team_ids=team_ids, criteria=wanted, team_id=team_id))
 
 
 def waiting(
-    *,
-    now: datetime,
-    team_ids: Collection[int] | None,
-    criteria: Criteria | None = None,
-    clusters: Collection[Cluster] | None = None,
-) -> Sequence[WaitingRow]:
-    """Waiting work, longest wait first. The result knows its length cheaply; rows are read when sliced."""
-    raise NotImplementedError
+    *, now: datetime, team_ids: Collection[int] | None, criteria: Criteria | None = None
+) -> WaitingList:
+    """Waiting work, longest wait first."""
+    return WaitingList(_found(now=now, team_ids=team_ids, criteria=criteria), now=now)
 
 
 def reason_counts(
@@ -115,27 +146,95 @@ def reason_counts(
     by: By = "reason",
 ) -> list[ReasonCount]:
     """How much work waits now per reason token or cause, most first. The sum is `len(waiting(...))`."""
-    raise NotImplementedError
+    counts: dict[str, int] = {}
+    asked: dict[str, dict[str, Decimal]] = {}
+    for row in _found(now=now, team_ids=team_ids, criteria=criteria):
+        key = row.verdict.cause if by == "cause" else row.reason or NO_REASON
+        counts[key] = counts.get(key, 0) + 1
+        sums = asked.setdefault(key, {})
+        for resource, amount in row.asked.items():
+            if is_device(resource):
+                sums[resource] = sums.get(resource, Decimal(0)) + Decimal(amount)
+    label = cause_label if by == "cause" else reason_label
+    return [
+        ReasonCount(key=key, label=label(key), count=count, asked=asked[key])
+        for key, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    ]
 
 
-def reason_series(
-    *,
-    now: datetime,
-    window: Window,
-    bucket: Bucket,
-    by: By = "reason",
-    team_ids: Collection[int] | None,
-    criteria: Criteria | None = None,
-) -> ReasonSeries:
-    """History from state spans."""
-    raise NotImplementedError
-
-
-def team_waiting(*, now: datetime, team_id: int) -> Sequence[WaitingRow]:
+def team_waiting(*, now: datetime, team_id: int) -> WaitingList:
     """What of one team waits, longest first."""
     return waiting(now=now, team_ids=[team_id])
 
 
 def oldest_wait(*, now: datetime, team_ids: Collection[int] | None) -> dict[int | None, WaitingRow]:
     """The longest-waiting piece of work of each team that has one (key None: work of no team)."""
-    raise NotImplementedError
+    first: dict[int | None, Pending] = {}
+    for row in _found(now=now, team_ids=team_ids, criteria=None):
+        first.setdefault(row.team_id, row)
+    wide = _wide_rows(list(first.values()), now=now)
+    return dict(zip(first, wide, strict=True))
+
+
+_WORK = """
+SELECT w.id, w.uid, w.priority, w.queued_at, coalesce(s.started_at, w.observed_at)
+FROM observations_workload w LEFT JOIN observations_statespan s
+  ON s.cluster_id = w.cluster_id AND s.uid = w.uid AND s.ended_at IS NULL
+WHERE w.id = ANY(%s)
+"""
+_PODS = "SELECT id, uid, NULL, NULL, first_seen_at FROM observations_pod WHERE id = ANY(%s)"
+
+
+def _details(rows: Sequence[Pending]) -> dict[tuple[bool, int], tuple[Any, ...]]:
+    """(is a pod, key) → uid, priority, queued_at, since."""
+    found: dict[tuple[bool, int], tuple[Any, ...]] = {}
+    with connection.cursor() as cursor:
+        for is_pod, query in ((False, _WORK), (True, _PODS)):
+            keys = [row.key for row in rows if (row.kind == "Pod") is is_pod]
+            if keys:
+                cursor.execute(query, [keys])
+                found.update({(is_pod, row[0]): row[1:] for row in cursor.fetchall()})
+    return found
+
+
+def _wide_rows(rows: Sequence[Pending], *, now: datetime) -> list[WaitingRow]:
+    if not rows:
+        return []
+    clusters = Cluster.objects.in_bulk({row.cluster_id for row in rows})
+    teams = Team.objects.in_bulk({row.team_id for row in rows if row.team_id is not None})
+    details = _details(rows)
+    made = []
+    for row in rows:
+        detail = details.get((row.kind == "Pod", row.key))
+        if detail is None:
+            continue
+        uid, priority, queued_at, since = detail
+        cluster = clusters[row.cluster_id]
+        team = teams.get(row.team_id or 0)
+        made.append(
+            WaitingRow(
+                cluster_id=row.cluster_id,
+                cluster_slug=cluster.slug,
+                cluster_name=cluster.name,
+                kind=row.kind,  # type: ignore[arg-type]
+                uid=uid,
+                namespace=row.namespace,
+                name=row.name,
+                team_id=row.team_id,
+                team_slug=team.slug if team else "",
+                team_name=team.name if team else "",
+                queue_name=row.queue_name,
+                queue=row.queue,
+                state=row.state,
+                reason=row.reason,
+                message=row.message,
+                message_source=row.message_source,  # type: ignore[arg-type]
+                verdict=row.verdict,
+                asked={name: Decimal(amount) for name, amount in row.asked.items()},
+                priority=priority,
+                since=since,
+                queued_at=queued_at,
+                wait_seconds=max(0, int((now - row.waits_since).total_seconds())),
+            )
+        )
+    return made

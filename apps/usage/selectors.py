@@ -1,18 +1,27 @@
 """Held quota and capacity over time, from hourly rollups. `team_ids`: None reads all teams and unbound work.
 
-A window is widened to whole hours, because that is what the rollups hold; `Usage.window` says what was read."""
+A window is widened to whole hours, because that is what the rollups hold."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import Literal
+from typing import Any, Literal
 
-from apps.core.windows import Bucket, Window
+from django.db import connection
+from django.db.models import F, Q, QuerySet, Sum
+from django.utils.translation import gettext as _
+
+from apps.accounts.models import Team
+from apps.core.windows import HOUR, Bucket, Window
+from apps.fleet.models import Cluster
+from apps.usage.models import CapacityHour, UsageHour, Watermark
 
 UsageBy = Literal["team", "queue", "flavor", "resource", "cluster"]
+# `UsageCriteria.team` of work that no team owns.
+UNBOUND = "-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +62,8 @@ class UsageRow:
 
 @dataclass(frozen=True, slots=True)
 class UsageSeries:
-    """Mean units held per bucket and key, over the part of the bucket that lies before the rollup's end.
-    None: not rolled up (before the first or after the last observed hour); 0 is a real zero."""
+    """Mean units held (reserved) per bucket and key, over the part of the bucket that was rolled up.
+    None: nothing rolled up in that bucket; 0 is a real zero."""
 
     bucket: Bucket
     buckets: Sequence[Window]
@@ -64,7 +73,7 @@ class UsageSeries:
 
 @dataclass(frozen=True, slots=True)
 class CapacitySeries:
-    """A pool's supply per hour in its own units; None: no snapshot in that hour."""
+    """A pool's supply per hour in its own units; None: no snapshot in that hour, or nothing promised."""
 
     hours: Sequence[datetime]
     physical: Sequence[Decimal | None]
@@ -73,10 +82,77 @@ class CapacitySeries:
     nominal: Sequence[Decimal | None]
 
 
+def usage_hours(
+    *, window: Window, team_ids: Collection[int] | None, criteria: UsageCriteria | None = None
+) -> QuerySet[UsageHour]:
+    """The rollup rows of the window's whole hours, narrowed to the reader's teams before anything else."""
+    wanted = criteria or UsageCriteria()
+    hours = window.aligned(Bucket.HOUR)
+    rows = UsageHour.objects.filter(hour__gte=hours.start, hour__lt=hours.end)
+    if team_ids is not None:
+        rows = rows.filter(team_id__in=list(team_ids))
+    conditions = Q()
+    if wanted.cluster:
+        conditions &= Q(cluster__slug=wanted.cluster)
+    if wanted.team:
+        conditions &= Q(team=None) if wanted.team == UNBOUND else Q(team__slug=wanted.team)
+    for name in ("queue", "flavor", "resource"):
+        if value := getattr(wanted, name):
+            conditions &= Q(**{name: value})
+    return rows.filter(conditions)
+
+
 def usage_rows(
     *, window: Window, team_ids: Collection[int] | None, criteria: UsageCriteria | None = None
 ) -> list[UsageRow]:
-    raise NotImplementedError
+    """Sums over the window, in a stable order."""
+    keys = ("cluster_id", "team_id", "queue", "flavor", "resource")
+    sums = (
+        usage_hours(window=window, team_ids=team_ids, criteria=criteria)
+        .values(*keys)
+        .annotate(reserved=Sum("reserved_unit_seconds"), admitted=Sum("admitted_unit_seconds"))
+        .order_by("cluster__slug", F("team__slug").asc(nulls_last=True), "queue", "flavor", "resource")
+    )
+    names = _Names()
+    return [
+        UsageRow(
+            **names.of(row["cluster_id"], row["team_id"]),
+            queue=row["queue"],
+            flavor=row["flavor"],
+            resource=row["resource"],
+            reserved_unit_seconds=row["reserved"],
+            admitted_unit_seconds=row["admitted"],
+        )
+        for row in sums
+    ]
+
+
+class _Names:
+    """Slugs and names of clusters and teams, one query each."""
+
+    def __init__(self) -> None:
+        self.clusters = {c.pk: c for c in Cluster.objects.only("slug", "name")}
+        self.teams = {t.pk: t for t in Team.objects.only("slug", "name")}
+
+    def of(self, cluster_id: int, team_id: int | None) -> dict[str, Any]:
+        cluster, team = self.clusters[cluster_id], self.teams.get(team_id or 0)
+        return {
+            "cluster_id": cluster_id,
+            "cluster_slug": cluster.slug,
+            "cluster_name": cluster.name,
+            "team_id": team_id,
+            "team_slug": team.slug if team else "",
+            "team_name": team.name if team else "",
+        }
+
+
+_KEY_FIELD = {
+    "team": "team__slug",
+    "cluster": "cluster__slug",
+    "queue": "queue",
+    "flavor": "flavor",
+    "resource": "resource",
+}
 
 
 def usage_series(
@@ -89,10 +165,89 @@ def usage_series(
     team_ids: Collection[int] | None,
     criteria: UsageCriteria | None = None,
 ) -> UsageSeries:
-    raise NotImplementedError
+    """Mean units of one resource. Every bucket is whole: the window is widened to the bucket's grid."""
+    covered = window.aligned(bucket)
+    rows = usage_hours(window=covered, team_ids=team_ids, criteria=criteria).filter(resource=resource)
+    buckets = list(covered.buckets(bucket))
+    index = {piece.start: i for i, piece in enumerate(buckets)}
+    lengths = _rolled_seconds(buckets=buckets, now=now)
+    sums: dict[str, list[Decimal]] = {}
+    for hour, key, units in rows.values_list("hour", _KEY_FIELD[by]).annotate(Sum("reserved_unit_seconds")):
+        start = hour if bucket is Bucket.HOUR else hour.replace(hour=0)
+        line = sums.setdefault(key or UNBOUND, [Decimal(0)] * len(buckets))
+        line[index[start]] += units
+    return UsageSeries(
+        bucket=bucket,
+        buckets=buckets,
+        values={
+            key: [total / length if length else None for total, length in zip(line, lengths, strict=True)]
+            for key, line in sorted(sums.items())
+        },
+        labels=_labels(by, sums),
+    )
 
 
-def capacity_series(
-    *, window: Window, cluster_id: int, model: str, sharing_mode: str
-) -> CapacitySeries:
-    raise NotImplementedError
+def _labels(by: UsageBy, keys: Collection[str]) -> dict[str, str]:
+    names: dict[str, str] = {}
+    if by == "team":
+        names = dict(Team.objects.filter(slug__in=list(keys)).values_list("slug", "name"))
+        names[UNBOUND] = _("no team")
+    elif by == "cluster":
+        names = dict(Cluster.objects.filter(slug__in=list(keys)).values_list("slug", "name"))
+    return {key: names.get(key, key) for key in keys}
+
+
+_EXTENT = """
+SELECT min(s.started_at), max(w.done_until) FROM usage_watermark w
+CROSS JOIN LATERAL (SELECT min(started_at) AS started_at FROM observations_statespan
+  WHERE cluster_id = w.cluster_id) s
+"""
+
+
+def rolled_up(*, now: datetime) -> tuple[datetime, datetime] | None:
+    """From the first observed state to now, or to the end of the last finished hour when rollups have stopped."""
+    with connection.cursor() as cursor:
+        cursor.execute(_EXTENT)
+        first, done_until = cursor.fetchone()
+    if first is None or done_until is None:
+        return None
+    return first, min(now, done_until + HOUR)
+
+
+def _rolled_seconds(*, buckets: Sequence[Window], now: datetime) -> list[Decimal]:
+    extent = rolled_up(now=now)
+    if extent is None:
+        return [Decimal(0)] * len(buckets)
+    low, high = extent
+    parts = (min(piece.end, high) - max(piece.start, low) for piece in buckets)
+    return [Decimal(max(part, timedelta(0)) // timedelta(microseconds=1)) / 1_000_000 for part in parts]
+
+
+def capacity_series(*, window: Window, cluster_id: int, model: str, sharing_mode: str) -> CapacitySeries:
+    hours = [piece.start for piece in window.buckets(Bucket.HOUR)]
+    rows = {
+        row.hour: row
+        for row in CapacityHour.objects.filter(
+            cluster_id=cluster_id,
+            model=model,
+            sharing_mode=sharing_mode,
+            hour__gte=hours[0],
+            hour__lte=hours[-1],
+        )
+    }
+
+    def line(name: str) -> list[Decimal | None]:
+        return [getattr(rows[hour], name) if hour in rows else None for hour in hours]
+
+    return CapacitySeries(
+        hours=hours,
+        physical=line("physical"),
+        allocatable=line("allocatable"),
+        held=line("held"),
+        nominal=line("nominal"),
+    )
+
+
+def watermarks() -> dict[int, datetime]:
+    """{cluster id: end of the last finished hour} of the usage rollup: its own freshness."""
+    return dict(Watermark.objects.filter(rollup="usage_hours").values_list("cluster_id", "done_until"))

@@ -1,0 +1,224 @@
+"""The narrow read of everything that waits now: one tuple per piece of work, classified, in waiting order.
+
+Input: clusters and criteria; output: `Pending` tuples with just what filtering, counting and sorting need. The
+wide rows of a page are read afterwards, for the shown slice only (apps.admissions.selectors).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from django.db import connection
+
+from apps.admissions.classifier import Check, Verdict, classify
+from apps.admissions.labels import NO_REASON
+from apps.fleet.models import Cluster
+from apps.fleet.selectors import BindingIndex
+
+# `Criteria.team` of work that no team owns.
+UNBOUND = "-"
+WAITING_STATES = ("pending", "reserved")
+
+
+@dataclass(frozen=True, slots=True)
+class Criteria:
+    """What waiting work is narrowed to; "" means any. `reason` is the cluster's own token, `NO_REASON` none at
+    all; `deactivated` also takes work that was given up."""
+
+    cluster: str = ""
+    team: str = ""
+    queue: str = ""
+    cause: str = ""
+    reason: str = ""
+    kind: str = ""
+    q: str = ""
+    deactivated: bool = False
+
+
+class Pending(NamedTuple):
+    """One piece of waiting work. `key`: primary key in its table (Workload, or Pod for kind "Pod")."""
+
+    key: int
+    cluster_id: int
+    kind: str
+    namespace: str
+    name: str
+    queue_name: str
+    queue: str
+    state: str
+    reason: str
+    message: str
+    message_source: str
+    waits_since: datetime
+    asked: Mapping[str, str]
+    team_id: int | None
+    verdict: Verdict
+
+
+_LOCAL_QUEUES = """
+SELECT DISTINCT ON (cluster_id, namespace, name) cluster_id, namespace, name, spec->>'cluster_queue' AS queue
+FROM observations_clusterobject
+WHERE cluster_id = ANY(%(clusters)s) AND kind = 'LocalQueue' AND gone_at IS NULL
+ORDER BY cluster_id, namespace, name, id DESC
+"""
+
+# A PodGroup that Volcano has not let in has no condition: its reason stands in an Event, and of these the Normal
+# ones name the cause, while Warnings are written for healthy groups, too.
+_GROUP_EVENT = """
+SELECT e.reason, e.message FROM observations_event e
+WHERE w.kind = 'PodGroup' AND w.message = '' AND e.cluster_id = w.cluster_id AND e.object_uid = w.uid
+  AND e.reason = 'Unschedulable'
+ORDER BY (e.type = 'Normal' AND w.state = 'pending') DESC, coalesce(e.last_at, e.created_at) DESC LIMIT 1
+"""
+
+_WORK = f"""
+SELECT w.id, w.cluster_id, w.kind, w.namespace, w.name, w.queue_name,
+  CASE WHEN w.cluster_queue <> '' THEN w.cluster_queue WHEN w.kind = 'PodGroup' THEN w.queue_name
+    ELSE coalesce(q.queue, '') END AS queue,
+  w.state, coalesce(e.reason, w.reason) AS reason, coalesce(e.message, w.message) AS message,
+  CASE WHEN e.message IS NOT NULL THEN 'event' WHEN w.message = '' THEN ''
+    WHEN w.state = 'reserved' AND w.kind = 'Workload' THEN 'check' ELSE 'condition' END AS message_source,
+  coalesce(w.queued_at, w.created_at, w.first_seen_at) AS waits_since, w.requests, w.checks
+FROM observations_workload w
+LEFT JOIN local_queues q ON w.kind = 'Workload' AND q.cluster_id = w.cluster_id
+  AND q.namespace = w.namespace AND q.name = w.queue_name
+LEFT JOIN LATERAL ({_GROUP_EVENT}) e ON true
+WHERE w.cluster_id = ANY(%(clusters)s) AND w.gone_at IS NULL AND w.state = ANY(%(states)s)
+"""  # noqa: S608 - constants of this module only
+
+# GPU pods that no queue holds: bare pods, and pods whose workload was let in but that found no node. The pods of
+# a waiting Workload or PodGroup are not counted beside it.
+_PODS = """
+SELECT p.id, p.cluster_id, 'Pod' AS kind, p.namespace, p.name, coalesce(w.queue_name, '') AS queue_name,
+  coalesce(w.cluster_queue, '') AS queue, '' AS state,
+  coalesce(p.conditions->'PodScheduled'->>'reason', '') AS reason,
+  coalesce(p.conditions->'PodScheduled'->>'message', '') AS message,
+  CASE WHEN coalesce(p.conditions->'PodScheduled'->>'message', '') = '' THEN '' ELSE 'pod' END AS message_source,
+  coalesce(p.created_at, p.first_seen_at) AS waits_since, p.requests, '[]'::jsonb AS checks
+FROM observations_pod p
+LEFT JOIN LATERAL (
+  SELECT w.queue_name, w.cluster_queue, w.state FROM observations_workload w
+  WHERE w.cluster_id = p.cluster_id AND w.namespace = p.namespace AND w.gone_at IS NULL
+    AND w.kind = 'Workload' AND w.owner_uid = p.owner_uid AND p.owner_uid <> ''
+  ORDER BY w.id DESC LIMIT 1) w ON true
+WHERE p.cluster_id = ANY(%(clusters)s) AND p.gone_at IS NULL AND p.devices > 0 AND p.phase = 'Pending'
+  AND p.node_name = '' AND p.deleting_since IS NULL AND p.queue_name = '' AND p.pod_group = ''
+  AND coalesce(w.state, '') NOT IN ('pending', 'reserved', 'deactivated')
+"""
+
+_ALL = f"""
+WITH local_queues AS MATERIALIZED ({_LOCAL_QUEUES})
+SELECT * FROM ({_WORK} UNION ALL {_PODS}) work
+WHERE (%(kind)s = '' OR kind = %(kind)s)
+  AND (%(queue)s = '' OR queue = %(queue)s OR queue_name = %(queue)s)
+  AND (%(reason)s = '' OR coalesce(nullif(reason, ''), %(no_reason)s) = %(reason)s)
+  AND (%(q)s = '' OR namespace || '/' || name || ' ' || queue_name || ' ' || queue || ' ' || message
+    ILIKE '%%' || %(q)s || '%%')
+ORDER BY waits_since, cluster_id, namespace, name, id
+"""  # noqa: S608 - constants of this module only
+
+_BROKEN_QUEUES = """
+SELECT cluster_id, name, status->'conditions'->'Active'->>'reason' FROM observations_clusterobject
+WHERE cluster_id = ANY(%s) AND kind = 'ClusterQueue' AND gone_at IS NULL
+  AND status->'conditions'->'Active'->>'status' = 'False'
+"""
+_CONTROLLERS = """
+SELECT cluster_id, name, coalesce(spec->>'controller', '') FROM observations_clusterobject
+WHERE cluster_id = ANY(%s) AND kind = 'AdmissionCheck' AND gone_at IS NULL
+"""
+
+
+class Surroundings:
+    """What a workload's own text leaves out: why its queue is inactive, who answers its checks."""
+
+    def __init__(self, cluster_ids: Sequence[int]) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(_BROKEN_QUEUES, [list(cluster_ids)])
+            self.queue_reasons = {(row[0], row[1]): row[2] or "" for row in cursor.fetchall()}
+            cursor.execute(_CONTROLLERS, [list(cluster_ids)])
+            self.controllers = {(row[0], row[1]): row[2] for row in cursor.fetchall()}
+
+    def verdict(
+        self, *, cluster_id: int, queue: str, state: str, reason: str, message: str, checks: Sequence[Any]
+    ) -> Verdict:
+        return classify(
+            state=state,
+            reason=reason,
+            message=message,
+            checks=tuple(
+                Check(c["name"], c["state"], c["message"], self.controllers.get((cluster_id, c["name"]), ""))
+                for c in checks
+            ),
+            queue_reason=self.queue_reasons.get((cluster_id, queue), ""),
+        )
+
+
+def chosen_clusters(criteria: Criteria) -> list[int]:
+    """Ids of the collected clusters, or of the named one."""
+    clusters = Cluster.objects.filter(enabled=True)
+    if criteria.cluster:
+        clusters = clusters.filter(slug=criteria.cluster)
+    return list(clusters.values_list("pk", flat=True))
+
+
+def escape_like(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+
+
+def pending_work(
+    *, now: datetime, team_ids: Collection[int] | None, criteria: Criteria, team_id: int | None
+) -> Iterator[Pending]:
+    """Waiting work in the order of its wait, longest first. `team_id`: the team that `criteria.team` names."""
+    clusters = chosen_clusters(criteria)
+    owners = BindingIndex.load(now, clusters=clusters)
+    surroundings = Surroundings(clusters)
+    visible = None if team_ids is None else set(team_ids)
+    for row in _read(clusters, criteria):
+        team = owners.team_id_for(
+            row[1], namespace=row[3], queue_name=row[5], queue=row[6], volcano=row[2] == "PodGroup"
+        )
+        if visible is not None and team not in visible:
+            continue
+        if criteria.team and team != team_id:
+            continue
+        *fields, asked, checks = row
+        verdict = surroundings.verdict(
+            cluster_id=row[1], queue=row[6], state=row[7], reason=row[8], message=row[9], checks=checks
+        )
+        if criteria.cause and verdict.cause != criteria.cause:
+            continue
+        yield Pending(*fields, asked, team, verdict)
+
+
+def _read(clusters: Sequence[int], criteria: Criteria) -> list[tuple[Any, ...]]:
+    states = [*WAITING_STATES, "deactivated"] if criteria.deactivated else list(WAITING_STATES)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            _ALL,
+            {
+                "clusters": clusters,
+                "states": states,
+                "kind": criteria.kind,
+                "queue": criteria.queue,
+                "reason": criteria.reason,
+                "no_reason": NO_REASON,
+                "q": escape_like(criteria.q.strip()),
+            },
+        )
+        columns = [column.name for column in cursor.description]
+        jsons = [columns.index("requests"), columns.index("checks")]
+        rows: list[tuple[Any, ...]] = cursor.fetchall()
+    return [_decoded(row, jsons) for row in rows]
+
+
+def _decoded(row: tuple[Any, ...], jsons: Sequence[int]) -> tuple[Any, ...]:
+    """Django switches psycopg's JSON decoding off for its own fields: raw queries get text."""
+    values = list(row)
+    for index in jsons:
+        if isinstance(values[index], str):
+            values[index] = json.loads(values[index])
+    return tuple(values)
