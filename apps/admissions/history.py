@@ -62,7 +62,7 @@ WHERE s.cluster_id = ANY(%(clusters)s) AND s.state = ANY(%(states)s)
     ILIKE '%%' || %(q)s || '%%')
 """
 
-_MAKE_TEXTS = f"CREATE TEMP TABLE waiting_spans ON COMMIT DROP AS {_TEXTS}"  # noqa: S608 - constants
+_MAKE_TEXTS = f"CREATE TEMP TABLE waiting_spans ON COMMIT DROP AS {_TEXTS}"
 
 _CLASSES = "SELECT DISTINCT cluster_id, queue, state, reason, message FROM waiting_spans"
 

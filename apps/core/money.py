@@ -13,22 +13,22 @@ from decimal import ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal, localcontext
 # Wide enough that no product of unit-seconds and a price is ever rounded on the way.
 EXACT = Context(prec=80, rounding=ROUND_HALF_EVEN)
 
-# ISO 4217 currencies whose minor unit is not 1/100. The rest of the list has two digits.
-_MINOR_DIGITS: dict[str, int] = {
-    **dict.fromkeys(
-        "BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX UYI VND VUV XAF XOF XPF".split(), 0
-    ),
-    **dict.fromkeys("BHD IQD JOD KWD LYD OMR TND".split(), 3),
-    **dict.fromkeys("CLF UYW".split(), 4),
+# ISO 4217, by the digits of the minor unit; funds, metals and test codes are left out.
+_NO_DIGITS = "BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX UYI VND VUV XAF XOF XPF"
+_TWO_DIGITS = """AED AFN ALL AMD ANG AOA ARS AUD AWG AZN BAM BBD BDT BGN BMD BND BOB BRL BSD BTN BWP BYN BZD CAD CDF
+  CHF CNY COP CRC CUP CVE CZK DKK DOP DZD EGP ERN ETB EUR FJD FKP GBP GEL GHS GIP GMD GTQ GYD HKD HNL HTG HUF IDR
+  ILS INR IRR JMD KES KGS KHR KPW KYD KZT LAK LBP LKR LRD LSL MAD MDL MGA MKD MMK MNT MOP MRU MUR MVR MWK MXN MYR
+  MZN NAD NGN NIO NOK NPR NZD PAB PEN PGK PHP PKR PLN QAR RON RSD RUB SAR SBD SCR SDG SEK SGD SHP SLE SOS SRD SSP
+  STN SVC SYP SZL THB TJS TMT TOP TRY TTD TWD TZS UAH USD UYU UZS VES WST XCD YER ZAR ZMW ZWG"""
+_THREE_DIGITS = "BHD IQD JOD KWD LYD OMR TND"
+_FOUR_DIGITS = "CLF UYW"
+_DIGITS: dict[str, int] = {
+    **dict.fromkeys(_NO_DIGITS.split(), 0),
+    **dict.fromkeys(_TWO_DIGITS.split(), 2),
+    **dict.fromkeys(_THREE_DIGITS.split(), 3),
+    **dict.fromkeys(_FOUR_DIGITS.split(), 4),
 }
-_TWO_DIGITS = frozenset(
-    """AED AFN ALL AMD ANG AOA ARS AUD AWG AZN BAM BBD BDT BGN BMD BND BOB BRL BSD BTN BWP BYN BZD CAD CDF CHF
-    CNY COP CRC CUP CVE CZK DKK DOP DZD EGP ERN ETB EUR FJD FKP GBP GEL GHS GIP GMD GTQ GYD HKD HNL HTG HUF IDR
-    ILS INR IRR JMD KES KGS KHR KPW KYD KZT LAK LBP LKR LRD LSL MAD MDL MGA MKD MMK MNT MOP MRU MUR MVR MWK MXN
-    MYR MZN NAD NGN NIO NOK NPR NZD PAB PEN PGK PHP PKR PLN QAR RON RSD RUB SAR SBD SCR SDG SEK SGD SHP SLE SOS
-    SRD SSP STN SVC SYP SZL THB TJS TMT TOP TRY TTD TWD TZS UAH USD UYU UZS VES WST XCD YER ZAR ZMW ZWG""".split()
-)
-CURRENCIES = frozenset(_MINOR_DIGITS) | _TWO_DIGITS
+CURRENCIES = frozenset(_DIGITS)
 
 
 class CurrencyError(ValueError):
@@ -39,7 +39,7 @@ def minor_digits(currency: str) -> int:
     """Digits after the point: USD 2, JPY 0, KWD 3."""
     if currency not in CURRENCIES:
         raise CurrencyError(f"{currency[:8]!r} is not an ISO 4217 currency")
-    return _MINOR_DIGITS.get(currency, 2)
+    return _DIGITS[currency]
 
 
 def minor_unit(currency: str) -> Decimal:

@@ -35,6 +35,9 @@ class UsageHour(models.Model):
         ]
         indexes: ClassVar[list[models.Index]] = [models.Index(fields=["hour"], name="usage_hour_by_hour")]
 
+    def __str__(self) -> str:
+        return f"{self.hour:%Y-%m-%dT%HZ} {self.queue}: {self.resource} in {self.flavor or '-'}"
+
 
 class CapacityHour(models.Model):
     """A pool's capacity as it stood at the end of one UTC hour: the supply side of the charts, in units of the
@@ -56,6 +59,9 @@ class CapacityHour(models.Model):
             )
         ]
 
+    def __str__(self) -> str:
+        return f"{self.hour:%Y-%m-%dT%HZ} {self.model} ({self.sharing_mode})"
+
 
 class Watermark(models.Model):
     """How far one rollup of one cluster has been computed: every hour before `done_until` is complete."""
@@ -68,3 +74,6 @@ class Watermark(models.Model):
         constraints: ClassVar[list[models.BaseConstraint]] = [
             models.UniqueConstraint(fields=["cluster", "rollup"], name="watermark_once")
         ]
+
+    def __str__(self) -> str:
+        return f"{self.rollup}: {self.done_until:%Y-%m-%dT%HZ}"

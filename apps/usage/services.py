@@ -17,7 +17,7 @@ from typing import Any
 from django.db import connection, transaction
 
 from apps.admissions.ownership import OWNERS, OWNERS_ON, owner_params
-from apps.core.windows import HOUR, floor_hour
+from apps.core.windows import floor_hour
 from apps.fleet.models import Cluster
 from apps.observations.models import Presence, Source, SourceState, StateSpan
 from apps.usage.models import UsageHour, Watermark
