@@ -10,7 +10,7 @@ from apps.chargeback.models import Rate
 
 
 @admin.register(Rate)
-class RateAdmin(admin.ModelAdmin[Rate]):
+class RateAdmin(admin.ModelAdmin):
     list_display = ("resource", "flavor", "cluster", "price_per_hour", "currency", "valid_from")
     list_filter = ("resource", "currency", "cluster")
     search_fields = ("flavor", "resource")
