@@ -1,0 +1,181 @@
+"""What the capacity selectors return. A pool is (cluster, model, sharing mode).
+
+Invariants: `physical_devices` and `buckets` count whole cards, and Σ buckets + `allocatable_devices` =
+`physical_devices`; the other numbers are in the pool's `unit`, which is "gpu_equivalent" where a MIG pool has
+several profiles (its `units` then hold each profile on its own); None is "not said", never zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+
+from apps.fleet.models import Cluster
+from apps.observations.models import Node
+from apps.observations.selectors import AsOf
+
+
+@dataclass(frozen=True, slots=True)
+class UnitRow:
+    """One schedulable resource of a pool. `equivalents`: whole GPUs per unit by the weight table."""
+
+    resource: str
+    profile: str
+    unit: str
+    physical: Decimal
+    allocatable: Decimal
+    held_bound: Decimal
+    held_reserved: Decimal | None
+    free: Decimal
+    nominal: Decimal | None
+    ceiling: Decimal | None
+    equivalents: Decimal
+    memory_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class PoolRow:
+    """`nominal` is the sum of quota promised on the pool, `ceiling` what its queues reach if every one borrows
+    all it may; `held_bound` what pods on its nodes hold, `held_reserved` what queues have reserved (None: no queue
+    promises this pool); `free` what is allocatable and not held by a bound pod."""
+
+    cluster: Cluster
+    vendor: str
+    model: str
+    model_label: str
+    sharing_mode: str
+    unit: str
+    physical_devices: int
+    buckets: Mapping[str, int]
+    allocatable_devices: int
+    physical_units: Decimal
+    unit_buckets: Mapping[str, Decimal]
+    allocatable: Decimal
+    held_bound: Decimal
+    held_reserved: Decimal | None
+    free: Decimal
+    nominal: Decimal | None
+    ceiling: Decimal | None
+    nodes: int
+    units: tuple[UnitRow, ...]
+    estimated: bool
+    notes: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """Names the pool in a URL or a row id."""
+        return f"{self.cluster.slug}|{self.model}|{self.sharing_mode}"
+
+    @property
+    def allocation_ratio(self) -> Decimal | None:
+        """Promised over usable; above 1 is over-commitment."""
+        if self.nominal is None or not self.allocatable:
+            return None
+        return (self.nominal / self.allocatable).quantize(Decimal("0.001"))
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Sums over pools: cards as whole cards, everything else in GPU-equivalents (three decimals)."""
+
+    physical_devices: int
+    buckets: Mapping[str, int]
+    allocatable_devices: int
+    allocatable: Decimal
+    held_bound: Decimal
+    held_reserved: Decimal | None
+    free: Decimal
+    nominal: Decimal | None
+    ceiling: Decimal | None
+    pools: int
+    nodes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something about capacity that needs a look. `code`: "no_flavor" | "two_flavors" | "unused_flavor" |
+    "shared_flavor" | "no_model" | "labels_differ" | "mig_invalid" | "present_without_devices" |
+    "over_committed"; `text` a sentence in the active language; `objects` the names it is about."""
+
+    code: str
+    cluster: Cluster
+    text: str
+    objects: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CapacityReport:
+    """`missing`: clusters whose nodes were never read, left out of every number; `as_of` the nodes' freshness."""
+
+    pools: tuple[PoolRow, ...]
+    totals: Totals
+    missing: tuple[Cluster, ...]
+    notes: tuple[Note, ...]
+    as_of: AsOf
+
+
+@dataclass(frozen=True, slots=True)
+class BucketReason:
+    """Why cards of a node are out of use: the bucket, how many cards, and the evidence in words."""
+
+    bucket: str
+    label: str
+    devices: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRow:
+    """One (node, model, sharing mode). `flavors`: those that reach the node by its labels."""
+
+    cluster: Cluster
+    node: str
+    uid: str
+    vendor: str
+    model: str
+    model_label: str
+    sharing_mode: str
+    unit: str
+    physical_devices: int
+    buckets: Mapping[str, int]
+    allocatable_devices: int
+    physical_units: Decimal
+    allocatable: Decimal
+    held_bound: Decimal
+    free: Decimal
+    units: tuple[UnitRow, ...]
+    reasons: tuple[BucketReason, ...]
+    flavors: tuple[str, ...]
+    estimated: bool
+    notes: tuple[str, ...]
+    observed_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class NodePod:
+    """A pod on a node that holds accelerators; `held` False once it is over. `team_id` None: no team's."""
+
+    uid: str
+    namespace: str
+    name: str
+    phase: str
+    team_id: int | None
+    requests: Mapping[str, Decimal]
+    owner_kind: str
+    owner_name: str
+    queue_name: str
+    bound_at: datetime | None
+    held: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDetail:
+    """A node's page: its rows (one per model and mode), its pods, and the object as last seen."""
+
+    cluster: Cluster
+    node: Node
+    rows: tuple[NodeRow, ...]
+    pods: tuple[NodePod, ...]
+    as_of: AsOf

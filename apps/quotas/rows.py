@@ -1,0 +1,149 @@
+"""What the quota selectors return: plain frozen rows, ready to be shown, exported or serialised.
+
+Invariants: a number that the cluster does not say is None, never zero; `available` may be negative (over-used);
+a row speaks of one resource in one flavor, so its numbers are all in the same unit (`unit`, `unit_label`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Literal
+
+from apps.fleet.models import Cluster
+
+System = Literal["kueue", "volcano"]
+QueueKind = Literal["ClusterQueue", "Cohort", "VolcanoQueue"]
+ZERO = Decimal(0)
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaRow:
+    """Quota and use of one (queue, flavor, resource).
+
+    nominal        Kueue: nominal quota; Volcano: deserved (None: not set). None where the spec does not list
+                   the flavor any more, but work still holds it (`listed` False)
+    ceiling        the most it may ever hold (Kueue: potential available; Volcano: capability, None = unlimited)
+    reserved       quota held by live work; `admitted` the part that is admitted (Volcano: running)
+    borrowed, lent by the rules of `tree.py`; None for Volcano, which has no such book
+    available      what could be reserved now without preemption; negative when over-used
+    over           held beyond the ceiling
+    pending        asked by waiting work, and `waiting` how many pieces ask. Waiting work has no flavor yet: it is
+                   counted once per (queue, resource), on the first flavor; the queue's other rows of the
+                   resource say 0 and name that flavor in `pending_on`
+    status_reserved what the queue's own status says, None when it says nothing; see `mismatch`
+    team_ids       owners of the queue and of the LocalQueues that lead to it
+    """
+
+    cluster: Cluster
+    system: System
+    kind: QueueKind
+    queue: str
+    cohort: str
+    flavor: str
+    resource: str
+    accelerator: bool
+    unit: str
+    model_label: str
+    listed: bool
+    nominal: Decimal | None
+    borrowing_limit: Decimal | None
+    lending_limit: Decimal | None
+    reserved: Decimal
+    admitted: Decimal
+    borrowed: Decimal | None
+    lent: Decimal | None
+    available: Decimal | None
+    ceiling: Decimal | None
+    over: Decimal
+    pending: Decimal
+    waiting: int
+    pending_on: str
+    team_ids: tuple[int, ...]
+    active: bool
+    stopped: bool
+    reason: str
+    message: str
+    status_reserved: Decimal | None = None
+    stopped_share: Decimal = ZERO
+    capability: Decimal | None = None
+    deserved: Decimal | None = None
+    guarantee: Decimal | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def mismatch(self) -> bool:
+        """Our own count differs from the queue's status; ours is shown."""
+        return self.status_reserved is not None and self.status_reserved != self.reserved
+
+    @property
+    def inqueue(self) -> Decimal:
+        """Reserved, not admitted yet: waits for checks (Kueue) or for pods (Volcano)."""
+        return self.reserved - self.admitted
+
+    @property
+    def noun(self) -> str:
+        """What is counted, in words: "H100 80GB", "MIG 1g.10gb", "time slices of L4", else flavor or resource."""
+        from apps.quotas.sentences import noun_of
+
+        return noun_of(self)
+
+    @property
+    def sentence(self) -> str:
+        """The row in plain words, in the active language."""
+        from apps.quotas.sentences import describe
+
+        return describe(self)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueNode:
+    """A cohort or queue of the forest, with what lies below it. `rows`: accelerators first; a cohort's rows are
+    its subtree's sums by Kueue's rule, a Volcano parent's rows its own spec and its descendants' work."""
+
+    cluster: Cluster
+    system: System
+    kind: QueueKind
+    name: str
+    parent: str
+    rows: tuple[QuotaRow, ...]
+    children: tuple[QueueNode, ...]
+    team_ids: tuple[int, ...]
+    active: bool
+    stopped: bool
+    reason: str
+    message: str
+    waiting: int
+    implicit: bool = False
+    in_cycle: bool = False
+    weighted_share: Decimal | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TeamLine:
+    """A team's use in one unit kind. `unit`: "card", "mig_instance", "time_slice", "mps_client", "vgpu" or
+    "device" where the flavor reaches no node. `used` and `waiting_units` are the team's own work; `nominal`,
+    `borrowed`, `ceiling` those of the queues it owns alone or shares (`shared` True). None: no such quota."""
+
+    unit: str
+    unit_label: str
+    used: Decimal
+    admitted: Decimal
+    nominal: Decimal | None
+    borrowed: Decimal | None
+    ceiling: Decimal | None
+    waiting_units: Decimal
+    waiting: int
+    shared: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TeamSummary:
+    """One team of the overview: a line per unit kind (never added up), the largest first."""
+
+    team_id: int
+    lines: tuple[TeamLine, ...]
+    queues: tuple[tuple[int, str], ...] = ()
+    by_resource: Mapping[str, Decimal] = field(default_factory=dict)
