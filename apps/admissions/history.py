@@ -16,10 +16,9 @@ from typing import Any, Literal
 from django.db import connection, transaction
 
 from apps.accounts.models import Team
-from apps.admissions.labels import cause_label, reason_label
+from apps.admissions.labels import NO_REASON, cause_label, reason_label
 from apps.admissions.ownership import OWNERS, OWNERS_ON, owner_params
 from apps.admissions.pending import (
-    NO_REASON,
     UNBOUND,
     WAITING_STATES,
     Criteria,
@@ -108,7 +107,7 @@ def reason_series(
     clusters = chosen_clusters(wanted)
     first = _first_span(clusters)
     lengths = [_observed(piece, first, now) for piece in buckets]
-    params = {
+    params: dict[str, Any] = {
         "clusters": clusters,
         "states": [*WAITING_STATES, "deactivated"] if wanted.deactivated else list(WAITING_STATES),
         "start": covered.start,

@@ -185,13 +185,12 @@ def pending_work(
             continue
         if criteria.team and team != team_id:
             continue
-        *fields, asked, checks = row
         verdict = surroundings.verdict(
-            cluster_id=row[1], queue=row[6], state=row[7], reason=row[8], message=row[9], checks=checks
+            cluster_id=row[1], queue=row[6], state=row[7], reason=row[8], message=row[9], checks=row[13]
         )
         if criteria.cause and verdict.cause != criteria.cause:
             continue
-        yield Pending(*fields, asked, team, verdict)
+        yield Pending._make((*row[:13], team, verdict))
 
 
 def _read(clusters: Sequence[int], criteria: Criteria) -> list[tuple[Any, ...]]:
@@ -200,7 +199,7 @@ def _read(clusters: Sequence[int], criteria: Criteria) -> list[tuple[Any, ...]]:
         cursor.execute(
             _ALL,
             {
-                "clusters": clusters,
+                "clusters": list(clusters),
                 "states": states,
                 "kind": criteria.kind,
                 "queue": criteria.queue,

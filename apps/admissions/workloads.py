@@ -58,11 +58,11 @@ class Owners:
             cluster_id,
             namespace=namespace,
             queue_name=queue_name,
-            queue=cluster_queue or self._queue(cluster_id, kind, namespace, queue_name),
+            queue=cluster_queue or self.queue_at(cluster_id, kind, namespace, queue_name),
             volcano=kind == Workload.Kind.POD_GROUP,
         )
 
-    def _queue(self, cluster_id: int, kind: str, namespace: str, queue_name: str) -> str:
+    def queue_at(self, cluster_id: int, kind: str, namespace: str, queue_name: str) -> str:
         if kind == Workload.Kind.POD_GROUP:
             return queue_name
         return self.leads_to.get((cluster_id, namespace, queue_name), "")
@@ -72,7 +72,7 @@ class Owners:
 
     def queue_of(self, workload: Workload) -> str:
         """The ClusterQueue or Volcano queue, "" when it cannot be told."""
-        return workload.cluster_queue or self._queue(
+        return workload.cluster_queue or self.queue_at(
             workload.cluster_id, workload.kind, workload.namespace, workload.queue_name
         )
 
@@ -121,7 +121,7 @@ def _wanted(
     if criteria.team and (owners.teams[team_id].slug if team_id else UNBOUND) != criteria.team:
         return False
     cluster_id, kind, namespace, queue_name, cluster_queue = place
-    leads_to = cluster_queue or owners._queue(cluster_id, kind, namespace, queue_name)
+    leads_to = cluster_queue or owners.queue_at(cluster_id, kind, namespace, queue_name)
     return not criteria.queue or criteria.queue in (queue_name, leads_to)
 
 

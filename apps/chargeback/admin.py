@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from django.contrib import admin
 from django.http import HttpRequest
 from django.utils import timezone
 
 from apps.chargeback.models import Rate
 
+if TYPE_CHECKING:
+    RateModelAdmin = admin.ModelAdmin[Rate]
+else:
+    RateModelAdmin = admin.ModelAdmin
+
 
 @admin.register(Rate)
-class RateAdmin(admin.ModelAdmin):
+class RateAdmin(RateModelAdmin):
     list_display = ("resource", "flavor", "cluster", "price_per_hour", "currency", "valid_from")
     list_filter = ("resource", "currency", "cluster")
     search_fields = ("flavor", "resource")

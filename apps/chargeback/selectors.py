@@ -82,14 +82,14 @@ def charges(
             )
             units = usage.reserved_unit_seconds if basis == "reserved" else usage.admitted_unit_seconds
             if units:
-                key = (_key(usage), rate)
-                sums[key] = sums.get(key, Decimal(0)) + units
+                item = (_key(usage), rate)
+                sums[item] = sums.get(item, Decimal(0)) + units
     order = sorted(sums, key=_order)
     charged, totals = charge([Priced(sums[item], item[1]) for item in order])
     unpriced: dict[str, Decimal] = {}
     for key, rate in order:
         if rate is None:
-            unpriced[key.resource] = unpriced.get(key.resource, Decimal(0)) + sums[key, rate]
+            unpriced[key.resource] = unpriced.get(key.resource, Decimal(0)) + sums[key, None]
     return ChargeReport(
         window=hours,
         basis=basis,

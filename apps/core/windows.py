@@ -130,11 +130,11 @@ def parse_instant(text: str) -> datetime:
     """An RFC 3339 time, or a date as its UTC midnight. A time without zone is refused: it would be a guess."""
     text = text.strip()[:64]
     try:
-        moment = parse_datetime(text)
-        date = None if moment else parse_date(text)
+        date = parse_date(text)
+        moment = None if date else parse_datetime(text)
     except ValueError:
         moment = date = None
-    if moment is None and date is not None:
+    if date is not None:
         return datetime(date.year, date.month, date.day, tzinfo=UTC)
     if moment is None:
         raise WindowError(
