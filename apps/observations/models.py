@@ -11,6 +11,7 @@ Invariants
   range-partitioned by time (`apps.core.partitions`); Django sees `id` as their key, the database (time, id).
 """
 
+# ruff: noqa: DJ008  facts are shown by their columns, never by str()
 from __future__ import annotations
 
 from typing import ClassVar

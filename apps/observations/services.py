@@ -29,7 +29,7 @@ from .sources import (
     source_state,
 )
 from .staging import Change, Rejected, Row, Staging, Target
-from .writers import Written, merge_changes, merge_list
+from .writers import Written, mark_gone, merge_changes, merge_list
 
 __all__ = [
     "BadObject",
@@ -47,6 +47,7 @@ __all__ = [
     "lease_acquire",
     "lease_release",
     "lease_renew",
+    "mark_gone",
     "merge_changes",
     "merge_events",
     "merge_list",

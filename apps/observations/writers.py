@@ -16,9 +16,9 @@ from datetime import datetime
 from psycopg import sql
 
 from .facets import facets_of, write_leavings, write_transitions
-from .models import Workload
+from .models import Event, Workload
 from .spans import close_spans, requeue_spans, write_spans
-from .staging import Staging, names, run, value
+from .staging import Staging, Target, names, run, value
 
 
 @dataclass(slots=True)
@@ -189,3 +189,23 @@ def merge_list(
 def merge_changes(*, cluster_id: int, staging: Staging, record_new: bool = True) -> Written:
     """The staged rows are what changed; everything else is as before."""
     return _merge(cluster_id=cluster_id, staging=staging, unlisted_at=None, kept=(), record_new=record_new)
+
+
+_NAMED = """
+CREATE TEMP TABLE {leaving} ON COMMIT DROP AS
+SELECT o.id, o.uid, o.namespace, o.name, {at}::timestamptz AS at FROM {table} o
+WHERE o.cluster_id = {cluster} AND {same_kind} AND o.gone_at IS NULL AND o.uid = ANY({uids})
+"""
+
+
+def mark_gone(*, cluster_id: int, target: Target, uids: Iterable[str], now: datetime) -> Written:
+    """These objects were deleted, though their last state could not be read. Events stay as they are."""
+    if target.model is Event:
+        return Written()
+    staging = Staging(target)
+    parts = _parts(staging, cluster_id) | {"at": sql.Literal(now), "uids": sql.Literal(list(uids))}
+    run(sql.SQL(_NAMED).format(**parts))
+    gone = _leave(cluster_id=cluster_id, staging=staging, parts=parts)
+    _drop(parts["leaving"])
+    staging.drop()
+    return Written(gone=gone)

@@ -1,0 +1,8 @@
+"""Celery tasks: thin adapters that set limits and call a service. Names are stable: they cross process borders."""
+
+from __future__ import annotations
+
+from .collecting import collect, dispatch
+from .upkeep import dispatch_rollups, rollup, upkeep
+
+__all__ = ["collect", "dispatch", "dispatch_rollups", "rollup", "upkeep"]

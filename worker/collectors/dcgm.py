@@ -1,0 +1,72 @@
+"""Device samples of DCGM's exporter, read from the cluster's Prometheus at one instant.
+
+Input: the context of a pull; output: rows of DeviceSample, one per device or MIG instance. Invariants: the
+instant is the minute that has just ended, so two pulls within a minute write nothing twice and retries are
+harmless; a Prometheus that knows no such series is "partial: no series", never zero; a cluster without a
+Prometheus is "not installed".
+"""
+
+from __future__ import annotations
+
+from django.conf import settings
+
+from apps.observations.models import ErrorKind
+from apps.observations.services import BadObject, Written, quarantine_put, write_samples
+from worker.clients.prom import PromClient
+from worker.parsers import dcgm as parser
+
+from .engine import PullReport
+from .pull import PullContext
+
+STEP_SECONDS = 60
+
+
+def pull(context: PullContext) -> PullReport:
+    report = PullReport(cursors=dict(context.cursors))
+    if not context.cluster.prometheus_url:
+        report.absent = True
+        return report
+    at = context.now.replace(second=0, microsecond=0)
+    client = PromClient(
+        context.cluster.prometheus_url, settings.CONNECT_TIMEOUT_SECONDS, settings.READ_TIMEOUT_SECONDS
+    )
+    try:
+        by_metric = parser.group_by_metric(client.instant(parser.QUERY, at))
+        if by_metric:
+            by_metric[parser.UP] = list(client.instant(parser.TARGETS_QUERY, at))
+    finally:
+        report.bytes_read = client.bytes_read
+        client.close()
+    report.modes.add("query")
+    report.good_kinds = 1
+    found = parser.samples(by_metric, at)
+    if not found.rows:
+        report.notes.append("no series: Prometheus knows no DCGM metric with a device UUID")
+        report.note_kind = ErrorKind.BAD_VALUES
+    _write(context, report, found)
+    return report
+
+
+def _write(context: PullContext, report: PullReport, found: parser.Samples) -> None:
+    report.seen = len(found.rows)
+    for problem in found.problems:
+        times = f"{problem.times} × " if problem.times > 1 else ""
+        report.notes.append(f"{problem.metric}: {times}{problem.reason} ({problem.example})")
+        report.note_kind = ErrorKind.BAD_VALUES
+    if not found.rows:
+        return
+    written, rejected = write_samples(cluster_id=context.cluster.pk, columns=found.columns, rows=found.rows)
+    report.written += Written(inserted=written)
+    report.quarantined = len(rejected)
+    if rejected:
+        device = found.columns.index("device")
+        quarantine_put(
+            cluster_id=context.cluster.pk,
+            source=context.source,
+            kind="DeviceSample",
+            objects=[
+                BadObject(str(r.row[device]), str(r.row[device]), repr(r.row).encode(), r.error)
+                for r in rejected
+            ],
+            now=context.now,
+        )

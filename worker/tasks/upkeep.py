@@ -1,0 +1,49 @@
+"""Rollups and the daily upkeep of the tables. Each is idempotent, so a late or repeated run does no harm."""
+
+from __future__ import annotations
+
+import logging
+
+from celery import shared_task
+from django.utils import timezone
+
+from apps.fleet.models import Cluster
+from apps.observations.retention import drop_gone, keep_observation_partitions
+from apps.usage.services import rollup_hours
+
+logger = logging.getLogger(__name__)
+ROLLUP_SOFT, ROLLUP_HARD = 540, 600
+UPKEEP_SOFT, UPKEEP_HARD = 1740, 1800
+
+
+@shared_task(name="worker.tasks.dispatch_rollups", soft_time_limit=30, time_limit=60)
+def dispatch_rollups() -> int:
+    """Send one rollup per cluster, those no longer collected included: their last hours may be open."""
+    ids = list(Cluster.objects.order_by("pk").values_list("pk", flat=True))
+    for cluster_id in ids:
+        rollup.apply_async(args=(cluster_id,), expires=3000, queue="rollup")
+    return len(ids)
+
+
+@shared_task(name="worker.tasks.rollup", soft_time_limit=ROLLUP_SOFT, time_limit=ROLLUP_HARD)
+def rollup(cluster_id: int) -> int:
+    """Bring the hourly usage of one cluster up to the last complete hour; returns the rows."""
+    cluster = Cluster.objects.filter(pk=cluster_id).first()
+    if cluster is None:
+        return 0
+    return rollup_hours(cluster=cluster, now=timezone.now()).rows
+
+
+@shared_task(name="worker.tasks.upkeep", soft_time_limit=UPKEEP_SOFT, time_limit=UPKEEP_HARD)
+def upkeep() -> dict[str, int]:
+    """Partitions ahead and out of their retention, and objects that have been gone for long."""
+    now = timezone.now()
+    done = keep_observation_partitions(now=now)
+    removed = drop_gone(now=now)
+    logger.info(
+        "upkeep: %d partitions made, %d dropped, %d old rows removed",
+        len(done.created),
+        len(done.dropped),
+        removed,
+    )
+    return {"created": len(done.created), "dropped": len(done.dropped), "removed": removed}
