@@ -199,16 +199,21 @@ REST_FRAMEWORK = {
     "COERCE_DECIMAL_TO_STRING": True,
     "DATETIME_FORMAT": "iso-8601",
     "UNICODE_JSON": True,
+    # `format` is a parameter like any other: unknown ones are refused by name.
+    "URL_FORMAT_OVERRIDE": None,
 }
 SPECTACULAR_SETTINGS = {
     "TITLE": "GPU Portal API",
     "DESCRIPTION": "GPU capacity, quota and admission facts of Kueue and Volcano clusters.",
     "VERSION": "1",
     "SERVE_INCLUDE_SCHEMA": False,
-    "SWAGGER_UI_DIST": "SIDECAR",
-    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
-    "REDOC_DIST": "SIDECAR",
     "SCHEMA_PATH_PREFIX": "/api/v1",
+    "ENUM_NAME_OVERRIDES": {
+        "FreshnessEnum": "apps.api.base.FRESHNESS",
+        "WorkloadStateEnum": "apps.api.workloads.STATES",
+        "BindingKindEnum": "apps.api.teams.BINDING_KINDS",
+        "WorkloadKindEnum": "apps.api.workloads.KINDS",
+    },
 }
 
 LOGGING = {

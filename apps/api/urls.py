@@ -1,6 +1,48 @@
-"""Addresses of the REST interface, version 1."""
+"""Addresses of the REST interface, version 1. Every address ends with a slash."""
 
-from django.urls import URLPattern
+from django.urls import path, re_path
+
+from apps.api.admission_failures import AdmissionFailuresView
+from apps.api.capacity import CapacityView
+from apps.api.charges import ChargesView
+from apps.api.clusters import ClustersView, ClusterView
+from apps.api.docs import SchemaView, docs
+from apps.api.fallback import FallbackView
+from apps.api.findings import FindingsView
+from apps.api.nodes import NodesView, NodeView
+from apps.api.queues import QueuesView
+from apps.api.quotas import QuotasView
+from apps.api.rates import RatesView
+from apps.api.sources import SourcesView
+from apps.api.teams import TeamsView, TeamView
+from apps.api.usage import UsageHoursView, UsageView
+from apps.api.workloads import WorkloadsView, WorkloadView
 
 app_name = "api"
-urlpatterns: list[URLPattern] = []
+
+# Kubernetes names: no slash, no control characters.
+NAME = r"[-.A-Za-z0-9_:]{1,253}"
+
+urlpatterns = [
+    path("v1/clusters/", ClustersView.as_view(), name="clusters"),
+    path("v1/clusters/<slug:slug>/", ClusterView.as_view(), name="cluster"),
+    path("v1/teams/", TeamsView.as_view(), name="teams"),
+    path("v1/teams/<slug:slug>/", TeamView.as_view(), name="team"),
+    path("v1/capacity/", CapacityView.as_view(), name="capacity"),
+    path("v1/nodes/", NodesView.as_view(), name="nodes"),
+    re_path(rf"^v1/nodes/(?P<cluster>[-\w]+)/(?P<name>{NAME})/$", NodeView.as_view(), name="node"),
+    path("v1/queues/", QueuesView.as_view(), name="queues"),
+    path("v1/quotas/", QuotasView.as_view(), name="quotas"),
+    path("v1/workloads/", WorkloadsView.as_view(), name="workloads"),
+    re_path(rf"^v1/workloads/(?P<uid>{NAME})/$", WorkloadView.as_view(), name="workload"),
+    path("v1/admission-failures/", AdmissionFailuresView.as_view(), name="admission-failures"),
+    path("v1/usage/", UsageView.as_view(), name="usage"),
+    path("v1/usage/hours/", UsageHoursView.as_view(), name="usage-hours"),
+    path("v1/findings/", FindingsView.as_view(), name="findings"),
+    path("v1/rates/", RatesView.as_view(), name="rates"),
+    path("v1/charges/", ChargesView.as_view(), name="charges"),
+    path("v1/sources/", SourcesView.as_view(), name="sources"),
+    path("schema/", SchemaView.as_view(), name="schema"),
+    path("docs/", docs, name="docs"),
+    re_path(r"^.*$", FallbackView.as_view(), name="nowhere"),
+]

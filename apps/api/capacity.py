@@ -1,0 +1,125 @@
+"""What the fleet has: pools, their waterfall from physical to allocatable, and what is promised and held of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rest_framework import serializers
+
+from apps.api.base import ListView, Reading
+from apps.api.fields import DecimalText, Text
+from apps.api.pagination import Key, Page, page_of_rows
+from apps.api.schema import documented
+from apps.capacity.rows import PoolRow
+from apps.capacity.selectors import capacity_report
+from apps.fleet.filters import ClusterForm
+from apps.observations.models import Source
+
+CAPACITY_SOURCES = (Source.NODES.value, Source.PODS.value, Source.KUEUE.value, Source.VOLCANO.value)
+
+
+class BucketsField(serializers.DictField):
+    """{bucket: whole cards}; every card out of use is in exactly one."""
+
+    child = serializers.IntegerField()
+
+
+class UnitSerializer(serializers.Serializer):  # type: ignore[type-arg]
+    """One schedulable resource of a pool, in its own units."""
+
+    resource = Text()
+    profile = Text()
+    unit = Text()
+    physical = DecimalText()
+    allocatable = DecimalText()
+    held_bound = DecimalText()
+    held_reserved = DecimalText(allow_null=True)
+    free = DecimalText()
+    nominal = DecimalText(allow_null=True)
+    ceiling = DecimalText(allow_null=True)
+    gpu_equivalents_per_unit = DecimalText(source="equivalents")
+    memory_bytes_per_unit = serializers.IntegerField(source="memory_bytes", read_only=True, allow_null=True)
+
+
+class PoolSerializer(serializers.Serializer):  # type: ignore[type-arg]
+    """`*_devices` and `device_buckets` count whole cards and add up to `physical_devices`; the other numbers are in
+    `unit`. `held_bound`: by pods on nodes; `held_reserved`: by quota reservations; null: no queue promises it."""
+
+    cluster = Text(source="cluster.slug")
+    vendor = Text()
+    model = Text()
+    model_label = Text()
+    sharing_mode = Text()
+    unit = Text()
+    nodes = serializers.IntegerField(read_only=True)
+    physical_devices = serializers.IntegerField(read_only=True)
+    device_buckets = BucketsField(source="buckets", read_only=True)
+    allocatable_devices = serializers.IntegerField(read_only=True)
+    physical = DecimalText(source="physical_units")
+    allocatable = DecimalText()
+    held_bound = DecimalText()
+    held_reserved = DecimalText(allow_null=True)
+    free = DecimalText()
+    nominal = DecimalText(allow_null=True)
+    ceiling = DecimalText(allow_null=True)
+    allocation_ratio = DecimalText(allow_null=True)
+    is_estimated = serializers.BooleanField(source="estimated", read_only=True)
+    units = UnitSerializer(many=True, read_only=True)
+
+
+class CapacityTotalsSerializer(serializers.Serializer):  # type: ignore[type-arg]
+    """Over all pools of all pages: cards as whole cards, the rest in GPU-equivalents."""
+
+    pools = serializers.IntegerField(read_only=True)
+    nodes = serializers.IntegerField(read_only=True)
+    physical_devices = serializers.IntegerField(read_only=True)
+    device_buckets = BucketsField(source="buckets", read_only=True)
+    allocatable_devices = serializers.IntegerField(read_only=True)
+    allocatable_gpu_equivalents = DecimalText(source="allocatable")
+    held_bound_gpu_equivalents = DecimalText(source="held_bound")
+    held_reserved_gpu_equivalents = DecimalText(source="held_reserved", allow_null=True)
+    free_gpu_equivalents = DecimalText(source="free")
+    nominal_gpu_equivalents = DecimalText(source="nominal", allow_null=True)
+    ceiling_gpu_equivalents = DecimalText(source="ceiling", allow_null=True)
+
+
+class NoteSerializer(serializers.Serializer):  # type: ignore[type-arg]
+    """Something that needs a look: `code` is stable, `text` a sentence in the language of the request."""
+
+    code = Text()
+    cluster = Text(source="cluster.slug")
+    text = Text()
+    objects = serializers.ListField(child=Text(), read_only=True)
+
+
+@documented(operation="capacity", summary="Pools: physical, allocatable, promised and held")
+class CapacityView(ListView):
+    route = "capacity"
+    item = PoolSerializer
+    filter_class = ClusterForm
+    needs = CAPACITY_SOURCES
+    key_shape = (int, str, str)
+    extra_fields: Mapping[str, Any] = {
+        "totals": CapacityTotalsSerializer(read_only=True),
+        "left_out_clusters": serializers.ListField(
+            child=Text(), read_only=True, help_text="Clusters whose nodes were never read: in no number here."
+        ),
+        "notes": NoteSerializer(many=True, read_only=True),
+    }
+
+    def page(self, reading: Reading, *, after: Key | None, size: int) -> Page[PoolRow]:
+        self.report = capacity_report(now=reading.now, clusters=reading.clusters)
+        return page_of_rows(
+            self.report.pools,
+            key=lambda pool: (pool.cluster.pk, pool.model, pool.sharing_mode),
+            after=after,
+            size=size,
+        )
+
+    def totals(self, reading: Reading) -> Mapping[str, Any]:
+        return {
+            "totals": CapacityTotalsSerializer(self.report.totals).data,
+            "left_out_clusters": [cluster.slug for cluster in self.report.missing],
+            "notes": NoteSerializer(self.report.notes, many=True).data,
+        }
