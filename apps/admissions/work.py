@@ -1,0 +1,167 @@
+"""Work of one team that holds quota now, and that ended lately. Input: team, clock; output: frozen rows.
+
+Ownership is `BindingIndex`'s, as for waiting work: the team's bindings narrow the query, the index decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from django.db.models import Q, QuerySet
+
+from apps.accounts.models import Team
+from apps.core.quantity import parse_quantity
+from apps.fleet.models import Cluster, TeamBinding
+from apps.fleet.registry import is_device
+from apps.fleet.selectors import BindingIndex, BoundThing
+from apps.observations.models import ClusterObject, Workload
+from apps.observations.selectors import live_workloads
+
+Kind = TeamBinding.Kind
+State = Workload.State
+FINISHED_WITHIN = timedelta(days=7)
+FINISHED_SHOWN = 200
+
+
+@dataclass(frozen=True, slots=True)
+class WorkRow:
+    """`devices`: accelerators of the reservation, `asked` those of the request. `held_seconds`: since quota was
+    reserved, up to its end; None when the cluster does not say when it was."""
+
+    cluster_id: int
+    cluster_name: str
+    kind: str
+    uid: str
+    namespace: str
+    name: str
+    queue: str
+    state: str
+    state_label: str
+    outcome: str
+    devices: Mapping[str, Decimal]
+    asked: Mapping[str, Decimal]
+    flavors: str
+    held_since: datetime | None
+    held_seconds: int | None
+    finished_at: datetime | None
+
+
+def running(*, now: datetime, team: Team, clusters: Collection[Cluster]) -> list[WorkRow]:
+    """Reserved and admitted work, longest first."""
+    states = (State.RESERVED, State.ADMITTED)
+    found = live_workloads(clusters=clusters).filter(state__in=states).order_by("reserved_at", "id")
+    return _owned(found, now=now, team=team, clusters=clusters)
+
+
+def recently_finished(*, now: datetime, team: Team, clusters: Collection[Cluster]) -> list[WorkRow]:
+    """What ended in the last seven days, newest first, at most FINISHED_SHOWN; also what the cluster has removed."""
+    found = Workload.objects.filter(
+        cluster__in=list(clusters), state=State.FINISHED, finished_at__gte=now - FINISHED_WITHIN
+    ).order_by("-finished_at", "-id")
+    return _owned(found, now=now, team=team, clusters=clusters, limit=FINISHED_SHOWN)
+
+
+def queue_of(workload: Workload) -> str:
+    """The ClusterQueue or Volcano queue that the work leads to; "" when it is not known."""
+    if workload.cluster_queue:
+        return workload.cluster_queue
+    if workload.kind == Workload.Kind.POD_GROUP:
+        return workload.queue_name
+    local = _local_queues([workload.cluster_id])
+    return local.get((workload.cluster_id, workload.namespace, workload.queue_name), "")
+
+
+def _local_queues(cluster_ids: Iterable[int]) -> dict[tuple[int, str, str], str]:
+    rows = ClusterObject.objects.filter(cluster_id__in=list(cluster_ids), kind="LocalQueue", gone_at=None)
+    return {
+        (cluster_id, namespace, name): queue or ""
+        for cluster_id, namespace, name, queue in rows.values_list(
+            "cluster_id", "namespace", "name", "spec__cluster_queue"
+        )
+    }
+
+
+def _candidates(things: Iterable[BoundThing], leads_to: Mapping[tuple[int, str, str], str]) -> Q:
+    """What the team's bindings could reach; the index then refuses what a more exact binding gives away."""
+    condition = Q(pk__in=[])
+    for thing in things:
+        here = Q(cluster_id=thing.cluster_id)
+        if thing.kind == Kind.NAMESPACE:
+            condition |= here & Q(namespace=thing.name)
+        elif thing.kind == Kind.LOCAL_QUEUE:
+            condition |= here & Q(namespace=thing.namespace, queue_name=thing.name)
+        elif thing.kind == Kind.VOLCANO_QUEUE:
+            condition |= here & Q(kind=Workload.Kind.POD_GROUP, queue_name=thing.name)
+        else:
+            condition |= here & Q(cluster_queue=thing.name)
+            for (cluster_id, namespace, name), queue in leads_to.items():
+                if cluster_id == thing.cluster_id and queue == thing.name:
+                    condition |= here & Q(cluster_queue="", namespace=namespace, queue_name=name)
+    return condition
+
+
+def _owned(
+    found: QuerySet[Workload], *, now: datetime, team: Team, clusters: Collection[Cluster], limit: int | None = None
+) -> list[WorkRow]:
+    ids = [cluster.pk for cluster in clusters]
+    index = BindingIndex.load(now, clusters=ids)
+    things = index.things_of([team.pk])
+    if not things:
+        return []
+    leads_to = _local_queues(ids)
+    rows: list[WorkRow] = []
+    for work in found.filter(_candidates(things, leads_to)).select_related("cluster").iterator(chunk_size=500):
+        queue = work.cluster_queue or leads_to.get((work.cluster_id, work.namespace, work.queue_name), "")
+        owner = index.team_id_for(
+            work.cluster_id,
+            namespace=work.namespace,
+            queue_name=work.queue_name,
+            queue=queue,
+            volcano=work.kind == Workload.Kind.POD_GROUP,
+        )
+        if owner == team.pk:
+            rows.append(_row(work, queue=queue, now=now))
+        if limit is not None and len(rows) >= limit:
+            break
+    return rows
+
+
+def held_devices(usage: Sequence[Mapping[str, str]]) -> dict[str, Decimal]:
+    """Accelerators of a reservation by resource, over its flavors."""
+    held: dict[str, Decimal] = {}
+    for cell in usage:
+        if is_device(cell["resource"]):
+            held[cell["resource"]] = held.get(cell["resource"], Decimal(0)) + parse_quantity(cell["quantity"])
+    return held
+
+
+def asked_devices(requests: Mapping[str, str]) -> dict[str, Decimal]:
+    return {name: parse_quantity(amount) for name, amount in requests.items() if is_device(name)}
+
+
+def _row(work: Workload, *, queue: str, now: datetime) -> WorkRow:
+    since = work.reserved_at or work.admitted_at
+    end = work.finished_at or now
+    usage = [cell for cell in work.usage if is_device(cell["resource"])]
+    finished = (work.conditions or {}).get("Finished") or {}
+    return WorkRow(
+        cluster_id=work.cluster_id,
+        cluster_name=work.cluster.name,
+        kind=work.kind,
+        uid=work.uid,
+        namespace=work.namespace,
+        name=work.name,
+        queue=queue or work.queue_name,
+        state=work.state,
+        state_label=str(State(work.state).label),
+        outcome=str(finished.get("message") or work.message or work.reason),
+        devices=held_devices(work.usage) or asked_devices(work.requests),
+        asked=asked_devices(work.requests),
+        flavors=", ".join(sorted({cell["flavor"] for cell in usage if cell["flavor"]})),
+        held_since=since,
+        held_seconds=None if since is None else max(0, int((end - since).total_seconds())),
+        finished_at=work.finished_at,
+    )

@@ -1,0 +1,154 @@
+"""`/charts/<name>.json` and its table twin `/charts/<name>/`: the same series for the eye and as numbers.
+
+A chart takes the filters of the page that it stands on. The page itself does not compute it, so that a long
+history does not delay the numbers of now.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from django.http import Http404, HttpRequest, HttpResponseBase, JsonResponse
+from django.utils.functional import Promise
+from django.utils.translation import get_language
+from django.utils.translation import gettext as _now
+from django.utils.translation import gettext_lazy as _
+
+from apps.admissions.filters import WaitingForm
+from apps.admissions.selectors import reason_series
+from apps.console.figures import PALETTE, Line, Series, figure as figure_of
+from apps.console.frame import FLEET, QUOTA, Page
+from apps.console.links import address
+from apps.core.csv import csv_response
+from apps.core.tables import wants_csv
+from apps.core.window_form import WindowForm
+from apps.core.windows import Bucket, choose_bucket
+from apps.usage.fleet import fleet_capacity_series
+
+KEYS_SHOWN = 6
+
+
+class CapacityWindowForm(WindowForm):
+    default_window = "14d"
+
+
+def _capacity(page: Page) -> Series:
+    form = CapacityWindowForm(page.request.GET, now=page.now)
+    if not form.is_valid():
+        raise Http404
+    ids = [cluster.pk for cluster in page.clusters]
+    found = fleet_capacity_series(window=form.time_window, cluster_ids=ids)
+    lines = [
+        Line(_now("held"), "--held", found.held, filled=False),
+        Line(_now("allocatable"), "--ink-2", found.allocatable),
+        Line(_now("nominal quota"), "--borrowed", found.nominal, dash="dash"),
+    ]
+    return Series(times=found.hours, lines=lines, unit=_now("whole cards"))
+
+
+def _reasons(page: Page) -> Series:
+    form = WaitingForm(page.request.GET, now=page.now, team_ids=page.team_ids)
+    if not form.is_valid():
+        raise Http404
+    window = form.time_window
+    bucket = choose_bucket(window)
+    found = reason_series(
+        now=page.now, window=window, bucket=bucket, by=form.grouping, team_ids=page.team_ids, criteria=form.criteria
+    )
+    causes = form.grouping == "cause"
+    keys = list(found.values)
+    shown, rest = (keys[: KEYS_SHOWN - 1], keys[KEYS_SHOWN - 1 :]) if len(keys) > KEYS_SHOWN else (keys, [])
+    lines = [
+        Line(found.labels[key], _cause_colour(key) if causes else PALETTE[i], found.values[key])
+        for i, key in enumerate(shown)
+    ]
+    if rest:
+        sums = [
+            None if all(v is None for v in column) else sum(v for v in column if v is not None)
+            for column in zip(*(found.values[key] for key in rest), strict=True)
+        ]
+        lines.append(Line(_now("others"), PALETTE[-1], sums))  # type: ignore[arg-type]
+    times = [piece.start for piece in found.buckets]
+    return Series(times=times, lines=lines, unit=_now("workloads"), stacked=True, daily=bucket is Bucket.DAY)
+
+
+_CAUSE_COLOURS = {"scale_up": "--c-scale", "configuration": "--c-config", "startup": "--c-startup"}
+
+
+def _cause_colour(cause: str) -> str:
+    return _CAUSE_COLOURS.get(cause, f"--c-{cause}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    title: Promise
+    lede: Promise
+    sources: tuple[str, ...]
+    build: Callable[[Page], Series]
+    section: str
+
+
+KINDS: dict[str, _Kind] = {
+    "capacity": _Kind(
+        _("Capacity over time, whole cards"),
+        _("Held, allocatable and nominal quota per hour, over the pools of whole cards."),
+        (*FLEET, *QUOTA),
+        _capacity,
+        "overview",
+    ),
+    "reasons": _Kind(
+        _("Waiting work over time"),
+        _("Mean number of waiting workloads per hour or day, by reason or cause."),
+        QUOTA,
+        _reasons,
+        "admissions",
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """What a page needs to show a chart. `key` changes with the filters, so that a refresh keeps a drawn chart
+    and other filters get a new one."""
+
+    name: str
+    title: Promise
+    lede: Promise
+    src: str
+    table_url: str
+    key: str
+
+    @classmethod
+    def of(cls, name: str, page: Page) -> Chart:
+        kind = KINDS[name]
+        filters = {k: v for k, v in page.request.GET.items() if k not in {"sort", "page", "all", "format", "table"}}
+        src = address("chart_json", name, **filters)
+        key = hashlib.sha256(src.encode()).hexdigest()[:10]
+        return cls(name, kind.title, kind.lede, src, address("chart", name, **filters), f"chart-{name}-{key}")
+
+
+def _kind_or_404(name: str) -> _Kind:
+    if name not in KINDS:
+        raise Http404
+    return KINDS[name]
+
+
+def figure(request: HttpRequest, name: str) -> HttpResponseBase:
+    kind = _kind_or_404(name)
+    page = Page.open(request, sources=kind.sources)
+    body: dict[str, Any] = figure_of(kind.build(page), language=get_language() or "en")
+    return JsonResponse(body)
+
+
+def table(request: HttpRequest, name: str) -> HttpResponseBase:
+    kind = _kind_or_404(name)
+    page = Page.open(request, sources=kind.sources)
+    series = kind.build(page)
+    if wants_csv(request):
+        head = [_now("Start"), *(line.label for line in series.lines)]
+        return csv_response(f"chart_{name}", [head, *([at, *values] for at, values in series.rows())])
+    context = {"kind": kind, "series": series, "chart": Chart.of(name, page)}
+    return page.render("console/chart.html", context, section=kind.section)

@@ -1,0 +1,58 @@
+"""Addresses of pages, each with the filters that make it show the rows behind a number."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+from django.http import HttpRequest
+from django.urls import reverse
+
+from apps.findings.selectors import Finding
+
+
+def address(name: str, *args: str, **filters: Any) -> str:
+    """A console page with its filters; empty ones are left out."""
+    query = urlencode({key: value for key, value in filters.items() if value not in ("", None)})
+    path = reverse(f"console:{name}", args=args)
+    return f"{path}?{query}" if query else path
+
+
+def node_url(cluster_slug: str, name: str) -> str:
+    return address("node", name, cluster=cluster_slug)
+
+
+def queue_url(cluster_slug: str, kind: str, name: str) -> str:
+    return address("queue", cluster_slug, kind, name)
+
+
+def workload_url(row: Any) -> str:
+    """For rows of waiting work and for workloads: bare pods have no page of their own."""
+    return "" if row.kind == "Pod" else address("workload", row.uid)
+
+
+def finding_url(finding: Finding) -> str:
+    """Where a finding leads; "" when it leads nowhere."""
+    args: Mapping[str, str] = finding.args
+    if finding.target == "node":
+        return node_url(args.get("cluster", ""), args["name"])
+    if finding.target == "queue":
+        return queue_url(args["cluster"], args["kind"], args["name"])
+    if finding.target == "team":
+        return address("team", args["slug"])
+    if finding.target:
+        return address(finding.target, **args)
+    return ""
+
+
+def with_query(request: HttpRequest, **changes: str) -> str:
+    """This page with some query parameters changed; "" takes one away. The page number is always reset."""
+    query = request.GET.copy()
+    query.pop("page", None)
+    for key, value in changes.items():
+        query.pop(key, None)
+        if value:
+            query[key] = value
+    text = query.urlencode()
+    return f"{request.path}?{text}" if text else request.path

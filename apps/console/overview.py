@@ -1,0 +1,46 @@
+"""`/`: what we own, what of it is usable, what we have promised, what is wrong now."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest, HttpResponseBase
+
+from apps.accounts.selectors import visible_teams
+from apps.admissions.selectors import oldest_wait
+from apps.capacity.selectors import capacity_report
+from apps.console.access import reader
+from apps.console.charts import Chart
+from apps.console.frame import FLEET, QUOTA, Page
+from apps.console.ladder import ladder
+from apps.console.links import finding_url
+from apps.console.team_rows import TeamTable, team_rows
+from apps.core.tables import prepare, table_csv, wants_csv
+from apps.findings.selectors import findings
+from apps.quotas.selectors import team_summaries
+
+FINDINGS_SHOWN = 8
+
+
+def overview(request: HttpRequest) -> HttpResponseBase:
+    page = Page.open(request, sources=(*FLEET, *QUOTA))
+    rows = team_rows(
+        teams=visible_teams(reader(request)),
+        summaries=team_summaries(now=page.now, team_ids=page.team_ids, clusters=page.clusters),
+        oldest=oldest_wait(now=page.now, team_ids=page.team_ids),
+        every_unit=False,
+    )
+    table = TeamTable(rows)
+    if wants_csv(request, "teams"):
+        return table_csv(table, request)
+    report = capacity_report(now=page.now, clusters=page.clusters)
+    found = findings(now=page.now, clusters=page.clusters, team_ids=page.team_ids)
+    every = "all" in request.GET
+    shown = [(finding, finding_url(finding)) for finding in (found if every else found[:FINDINGS_SHOWN])]
+    context = {
+        "report": report,
+        "ladder": ladder(report.totals),
+        "findings": shown,
+        "finding_count": len(found),
+        "table": prepare(table, request),
+        "chart": Chart.of("capacity", page),
+    }
+    return page.render("console/overview.html", context)

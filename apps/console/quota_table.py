@@ -1,0 +1,57 @@
+"""The table of quota rows. Input: `QuotaRow`s; the same columns on the team page, on queues and in CSV."""
+
+from __future__ import annotations
+
+import django_tables2 as tables
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext_lazy as _
+
+from apps.console.links import queue_url
+from apps.core.formats import NOT_APPLICABLE, resource_text
+from apps.core.tables import LinkColumn, NumberColumn, PortalTable, TextColumn
+from apps.core.templatetags.portal import quota_bar
+from apps.quotas.rows import QuotaRow
+
+
+def _queue(row: QuotaRow) -> str:
+    return queue_url(row.cluster.slug, row.kind, row.queue)
+
+
+def _queue_note(row: QuotaRow) -> str:
+    cohort = str(_("cohort %(name)s") % {"name": row.cohort}) if row.cohort else ""
+    return " · ".join(part for part in (row.cluster.name, cohort) if part)
+
+
+class QuotaTable(PortalTable):
+    caption = _("Quota by queue and flavor")
+    file_name = "quota"
+
+    queue = LinkColumn(verbose_name=_("Queue"), url=_queue, note=_queue_note, classes="name")
+    cluster = TextColumn(verbose_name=_("Cluster"), visible=False, accessor="cluster__slug")
+    cohort = TextColumn(verbose_name=_("Cohort"), visible=False)
+    flavor = TextColumn(verbose_name=_("Flavor"), classes="name")
+    resource = TextColumn(verbose_name=_("Resource"), visible=False)
+    bar = tables.Column(
+        verbose_name=_("Use, nominal (mark), ceiling"), accessor="reserved", exclude_from_export=True,
+        attrs={"td": {"class": "barcell"}}, orderable=False,
+    )
+    reserved = NumberColumn(verbose_name=_("Reserved"))
+    admitted = NumberColumn(verbose_name=_("Running"), hide_small=True)
+    nominal = NumberColumn(verbose_name=_("Nominal"), absent=NOT_APPLICABLE)
+    borrowed = NumberColumn(verbose_name=_("Borrowed"), absent=NOT_APPLICABLE, hide_small=True)
+    lent = NumberColumn(verbose_name=_("Lent"), absent=NOT_APPLICABLE, hide_small=True)
+    available = NumberColumn(verbose_name=_("Free now"), absent=NOT_APPLICABLE)
+    ceiling = NumberColumn(verbose_name=_("Ceiling"), absent=_("no limit"), hide_small=True)
+    pending = NumberColumn(verbose_name=_("Waiting"), hide_small=True)
+    waiting = NumberColumn(verbose_name=_("Waiting workloads"), visible=False)
+
+    class Meta(PortalTable.Meta):
+        empty_text = _("No queue with quota leads here.")
+
+    def render_flavor(self, record: QuotaRow) -> SafeString:
+        note = record.noun if record.accelerator else resource_text(record.resource)
+        return format_html('{}<br><span class="muted">{}</span>', record.flavor or NOT_APPLICABLE, note)
+
+    def render_bar(self, record: QuotaRow) -> SafeString:
+        return quota_bar(record.reserved, record.nominal, record.ceiling)

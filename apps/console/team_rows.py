@@ -1,0 +1,127 @@
+"""Rows of the teams table. Input: team summaries and the longest waits; output: one row per team and unit kind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+
+import django_tables2 as tables
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext_lazy as _
+
+from apps.accounts.models import Team
+from apps.admissions.labels import cause_label
+from apps.admissions.selectors import WaitingRow
+from apps.console.links import address
+from apps.core.formats import NOT_APPLICABLE, number_text
+from apps.core.tables import DurationColumn, LinkColumn, NumberColumn, PortalTable, TextColumn
+from apps.core.templatetags.portal import quota_bar
+from apps.quotas.rows import TeamSummary
+
+
+@dataclass(frozen=True, slots=True)
+class TeamRow:
+    """`used` … `waiting` in units of `unit`; None: the team has no quota of that kind, or nothing was read."""
+
+    name: str
+    slug: str
+    unit: str
+    used: Decimal | None
+    nominal: Decimal | None
+    borrowed: Decimal | None
+    ceiling: Decimal | None
+    waiting_units: Decimal | None
+    waiting: int | None
+    cause: str
+    wait_seconds: int | None
+    more: int = 0
+
+
+def team_rows(
+    *,
+    teams: Iterable[Team],
+    summaries: Iterable[TeamSummary],
+    oldest: Mapping[int | None, WaitingRow],
+    every_unit: bool,
+) -> list[TeamRow]:
+    """One row per team with its largest unit kind, or with `every_unit` one per kind."""
+    by_team = {summary.team_id: summary for summary in summaries}
+    rows = []
+    for team in teams:
+        lines = by_team[team.pk].lines if team.pk in by_team else ()
+        wait = oldest.get(team.pk)
+        common = {
+            "name": team.name,
+            "slug": team.slug,
+            "cause": wait.cause if wait is not None else "",
+            "wait_seconds": wait.wait_seconds if wait is not None else None,
+        }
+        shown = lines if every_unit else lines[:1]
+        for line in shown:
+            rows.append(
+                TeamRow(
+                    **common,
+                    unit=line.unit_label,
+                    used=line.used,
+                    nominal=line.nominal,
+                    borrowed=line.borrowed,
+                    ceiling=line.ceiling,
+                    waiting_units=line.waiting_units,
+                    waiting=line.waiting,
+                    more=len(lines) - len(shown),
+                )
+            )
+        if not shown:
+            rows.append(TeamRow(**common, unit="", used=None, nominal=None, borrowed=None, ceiling=None, waiting_units=None, waiting=None))
+    return rows
+
+
+def _unit_note(row: TeamRow) -> str:
+    if not row.unit:
+        return str(_("no quota"))
+    return str(_("%(unit)s, %(n)d more kinds") % {"unit": row.unit, "n": row.more}) if row.more else row.unit
+
+
+class TeamTable(PortalTable):
+    """The teams with their use against quota."""
+
+    caption = _("Teams: use against quota, and what waits")
+    file_name = "teams"
+
+    name = LinkColumn(verbose_name=_("Team"), url=lambda row: address("team", row.slug), note=_unit_note, classes="name")
+    unit = TextColumn(verbose_name=_("Unit"), visible=False)
+    bar = tables.Column(
+        verbose_name=_("Use, nominal (mark), ceiling"), accessor="used", exclude_from_export=True, empty_values=(),
+        attrs={"td": {"class": "barcell"}}, orderable=False,
+    )
+    used = NumberColumn(verbose_name=_("Used"), absent=NOT_APPLICABLE)
+    nominal = NumberColumn(verbose_name=_("Nominal"), visible=False)
+    borrowed = NumberColumn(verbose_name=_("Borrowed"), absent=NOT_APPLICABLE, hide_small=True)
+    ceiling = NumberColumn(verbose_name=_("Ceiling"), absent=NOT_APPLICABLE, hide_small=True)
+    waiting_units = NumberColumn(verbose_name=_("Waiting"), absent=NOT_APPLICABLE)
+    cause = TextColumn(verbose_name=_("Held back by"), hide_small=True)
+    wait_seconds = DurationColumn(verbose_name=_("Oldest wait"), hide_small=True)
+
+    class Meta(PortalTable.Meta):
+        empty_text = _("You belong to no team yet. A platform admin can add you to one.")
+
+    def render_bar(self, record: TeamRow) -> SafeString | str:
+        if record.used is None:
+            return NOT_APPLICABLE
+        return quota_bar(record.used, record.nominal, record.ceiling)
+
+    def render_used(self, record: TeamRow) -> SafeString | str:
+        if record.used is None:
+            return NOT_APPLICABLE
+        nominal = NOT_APPLICABLE if record.nominal is None else number_text(record.nominal)
+        return format_html('{}<span class="muted"> / {}</span>', number_text(record.used), nominal)
+
+    def render_cause(self, value: str) -> SafeString:
+        return cause_tag(value)
+
+
+def cause_tag(cause: str) -> SafeString:
+    """A cause as a coloured square and a word."""
+    return format_html('<span class="tag {}"><b>{}</b></span>', cause, cause_label(cause))

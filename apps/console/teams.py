@@ -1,0 +1,56 @@
+"""`/teams/` and `/teams/<slug>/`: how much a team may use now, what holds its work back, what runs."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest, HttpResponseBase
+
+from apps.accounts.selectors import visible_teams
+from apps.admissions.filters import WaitingForm
+from apps.admissions.selectors import oldest_wait, waiting
+from apps.admissions.work import recently_finished, running
+from apps.console.access import reader, team_or_404
+from apps.console.frame import QUOTA, WORK, Page
+from apps.console.quota_table import QuotaTable
+from apps.console.team_rows import TeamTable, team_rows
+from apps.console.waiting_table import WaitingTable
+from apps.console.work_tables import FinishedTable, RunningTable
+from apps.core.tables import prepare, table_csv, wants_csv
+from apps.fleet.selectors import bindings_of_team
+from apps.quotas.selectors import quota_rows, team_summaries
+
+
+def teams(request: HttpRequest) -> HttpResponseBase:
+    page = Page.open(request, sources=QUOTA)
+    rows = team_rows(
+        teams=visible_teams(reader(request)),
+        summaries=team_summaries(now=page.now, team_ids=page.team_ids, clusters=page.clusters),
+        oldest=oldest_wait(now=page.now, team_ids=page.team_ids),
+        every_unit=True,
+    )
+    table = TeamTable(rows)
+    if wants_csv(request):
+        return table_csv(table, request)
+    return page.render("console/teams.html", {"table": prepare(table, request)})
+
+
+def team(request: HttpRequest, slug: str) -> HttpResponseBase:
+    shown = team_or_404(request, slug)
+    page = Page.open(request, sources=WORK)
+    form = WaitingForm({**request.GET.dict(), "team": slug}, now=page.now, team_ids=page.team_ids)
+    rows = quota_rows(now=page.now, clusters=page.clusters, team_ids=[shown.pk])
+    wait = waiting(now=page.now, team_ids=page.team_ids, criteria=form.criteria) if form.is_valid() else []
+    tables = {
+        "quota": QuotaTable([row for row in rows if row.accelerator], prefix="q-"),
+        "other": QuotaTable([row for row in rows if not row.accelerator], prefix="o-"),
+        "waiting": WaitingTable(wait, prefix="w-", exclude=("team_name",)),
+        "running": RunningTable(running(now=page.now, team=shown, clusters=page.clusters), prefix="r-"),
+        "finished": FinishedTable(recently_finished(now=page.now, team=shown, clusters=page.clusters), prefix="f-"),
+    }
+    for name, table in tables.items():
+        if wants_csv(request, name):
+            return table_csv(table, request)
+    prepared = {name: prepare(table, request, per_page=20) for name, table in tables.items()}
+    lines = [row for row in rows if row.accelerator and (row.nominal or row.reserved or row.waiting)]
+    bindings = list(bindings_of_team(shown.pk, page.now))
+    context = {"team": shown, "bindings": bindings, "lines": lines[:4], "form": form, **prepared}
+    return page.render("console/team.html", context, section="teams")

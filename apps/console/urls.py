@@ -1,0 +1,37 @@
+"""Addresses of the pages. They stay: people keep them as links."""
+
+from django.urls import path
+
+from apps.console import (
+    account,
+    admissions,
+    capacity,
+    charts,
+    glossary,
+    overview,
+    queues,
+    sources,
+    teams,
+    workloads,
+)
+
+app_name = "console"
+urlpatterns = [
+    path("login/", account.login, name="login"),
+    path("logout/", account.logout, name="logout"),
+    path("preferences/", account.preferences, name="preferences"),
+    path("", overview.overview, name="overview"),
+    path("teams/", teams.teams, name="teams"),
+    path("teams/<slug:slug>/", teams.team, name="team"),
+    path("capacity/", capacity.capacity, name="capacity"),
+    path("capacity/nodes/<str:name>/", capacity.node, name="node"),
+    path("queues/", queues.queues, name="queues"),
+    path("queues/<slug:cluster>/<str:kind>/<str:name>/", queues.queue, name="queue"),
+    path("admissions/", admissions.admissions, name="admissions"),
+    path("workloads/<str:uid>/", workloads.workload, name="workload"),
+    path("sources/", sources.sources, name="sources"),
+    path("sources/quarantine/<int:pk>/", sources.quarantined_bytes, name="quarantined_bytes"),
+    path("glossary/", glossary.glossary, name="glossary"),
+    path("charts/<slug:name>.json", charts.figure, name="chart_json"),
+    path("charts/<slug:name>/", charts.table, name="chart"),
+]

@@ -1,0 +1,170 @@
+"""Tables that a page and its CSV share. Input: rows (dataclasses, model objects or dicts); output: HTML and values.
+
+Sort, page and filters live in the URL. Columns declare once how a cell looks (`render`) and what its raw value is
+(`value`, for CSV). Invariant: a row that nobody looks at is not computed: data that is read lazily is only
+sliced, unless the reader asks for another order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+import django_tables2 as tables
+from django.http import HttpRequest, HttpResponseBase
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django_tables2.data import TableListData
+
+from apps.core.csv import csv_response
+from apps.core.formats import duration_text, number_text, quantities_text, show_value, time_text
+
+ROWS_PER_PAGE = 50
+CSV_PARAMETER = "format"
+
+
+def _attrs(*classes: str) -> dict[str, dict[str, str]]:
+    names = " ".join(name for name in classes if name)
+    return {"th": {"class": names}, "td": {"class": names}} if names else {}
+
+
+class TextColumn(tables.Column):
+    """Text as it is; `hide_small` leaves it out on phones."""
+
+    classes: tuple[str, ...] = ()
+
+    def __init__(self, *args: Any, hide_small: bool = False, classes: str = "", **kwargs: Any) -> None:
+        kwargs.setdefault("default", "–")
+        kwargs.setdefault("attrs", _attrs(*self.classes, classes, "hide-s" if hide_small else ""))
+        super().__init__(*args, **kwargs)
+
+    def value(self, **kwargs: Any) -> Any:
+        value = kwargs["value"]
+        return None if value == self.default else value
+
+
+class LinkColumn(TextColumn):
+    """Text that leads to `url(record)`; `note(record)` is a second, quiet line. "" gives no link."""
+
+    def __init__(
+        self, *args: Any, url: Callable[[Any], str], note: Callable[[Any], str] | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self.url = url
+        self.note = note
+
+    def render(self, value: Any, record: Any) -> SafeString:
+        href = self.url(record)
+        text = format_html('<a href="{}">{}</a>', href, value) if href else format_html("{}", value)
+        note = self.note(record) if self.note is not None else ""
+        return format_html('{}<br><span class="muted">{}</span>', text, note) if note else text
+
+
+class NumberColumn(TextColumn):
+    """A number under tabular figures. None reads "not collected" unless `absent` says another word."""
+
+    classes = ("num",)
+
+    def __init__(self, *args: Any, absent: str | None = None, places: int = 1, **kwargs: Any) -> None:
+        super().__init__(*args, empty_values=(), **kwargs)
+        self.absent = absent
+        self.places = places
+
+    def render(self, value: Any) -> str | SafeString:
+        if value is None:
+            return show_value(None) if self.absent is None else self.absent
+        return show_value(value, places=self.places)
+
+    def value(self, **kwargs: Any) -> Any:
+        return kwargs["value"]
+
+
+class DurationColumn(TextColumn):
+    """Seconds as "3 h 12 m"; the CSV keeps the seconds."""
+
+    classes = ("num",)
+
+    def render(self, value: Any) -> str:
+        return duration_text(value)
+
+
+class TimeColumn(TextColumn):
+    """An instant in the display zone."""
+
+    classes = ("num",)
+
+    def render(self, value: datetime) -> SafeString:
+        return format_html('<time datetime="{}">{}</time>', value.isoformat(), time_text(value))
+
+
+class QuantitiesColumn(TextColumn):
+    """{resource: amount}: "64 × GPU"."""
+
+    classes = ("num",)
+
+    def render(self, value: dict[str, Decimal]) -> str:
+        return quantities_text(value)
+
+    def value(self, **kwargs: Any) -> Any:
+        value = kwargs["value"]
+        return "; ".join(f"{name}={number_text(n, places=3)}" for name, n in value.items()) if value else None
+
+
+class _RowsData(TableListData):
+    """Rows that are sliced where they are; only another order makes a list of them."""
+
+    def __init__(self, data: Sequence[Any]) -> None:
+        super().__init__(data)
+
+    def order_by(self, aliases: Any) -> None:
+        self.data = list(self.data)
+        super().order_by(aliases)
+
+
+class PortalTable(tables.Table):
+    """Base of the portal's tables. `caption` says what a row is; `file_name` names the CSV."""
+
+    caption: Any = ""
+    file_name = "table"
+
+    class Meta:
+        template_name = "tables/table.html"
+        attrs = {"class": "data"}
+        order_by_field = "sort"
+        empty_text = "–"
+
+    def __init__(self, rows: Sequence[Any], **kwargs: Any) -> None:
+        # A queryset knows how to order and count itself; anything else is wrapped.
+        data = rows if hasattr(rows, "order_by") else _RowsData(rows)
+        super().__init__(data, **kwargs)
+
+    @property
+    def total(self) -> int:
+        return len(self.data)
+
+
+def prepare(
+    table: PortalTable, request: HttpRequest, *, per_page: int = ROWS_PER_PAGE
+) -> PortalTable:
+    """Apply the URL's order and page. An order by a column that does not exist is ignored."""
+    return tables.RequestConfig(request, paginate={"per_page": per_page}).configure(table)  # type: ignore[no-any-return]
+
+
+def wants_csv(request: HttpRequest, table: str = "") -> bool:
+    """`?format=csv` asks for the page's only table, `?format=csv&table=NAME` for one of several."""
+    return request.GET.get(CSV_PARAMETER) == "csv" and request.GET.get("table", "") == table
+
+
+def table_csv(table: PortalTable, request: HttpRequest) -> HttpResponseBase:
+    """Every row of the table under the same filters and order, not only the page that is shown."""
+    tables.RequestConfig(request, paginate=False).configure(table)
+    stamp = timezone.now().strftime("%Y%m%dT%H%MZ")
+    filters = [
+        f"{key}-{value}"
+        for key, value in sorted(request.GET.items())
+        if value and key not in {CSV_PARAMETER, "page", "sort", "table", "per_page"}
+    ]
+    return csv_response("_".join([table.file_name, *filters, stamp])[:150], table.as_values())

@@ -1,0 +1,51 @@
+"""Capacity of the whole fleet over time, for one sharing mode. Input: hourly snapshots; output: `CapacitySeries`.
+
+Pools of one sharing mode count in the same unit and may be added up, pools of different modes never. An hour in
+which a cluster has no snapshot although it had one before is None: a sum without it would look like a loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from decimal import Decimal
+
+from django.db.models import Count, Min, Sum
+
+from apps.core.windows import Bucket, Window
+from apps.usage.models import CapacityHour
+from apps.usage.selectors import CapacitySeries
+
+
+def fleet_capacity_series(
+    *, window: Window, cluster_ids: Collection[int], sharing_mode: str = "exclusive"
+) -> CapacitySeries:
+    """Sums per hour over the clusters' pools of this mode."""
+    hours = [piece.start for piece in window.buckets(Bucket.HOUR)]
+    rows = CapacityHour.objects.filter(
+        cluster_id__in=list(cluster_ids), sharing_mode=sharing_mode, hour__gte=hours[0], hour__lte=hours[-1]
+    )
+    starts = sorted(rows.values("cluster_id").annotate(first=Min("hour")).values_list("first", flat=True))
+    sums = {
+        row["hour"]: row
+        for row in rows.values("hour").annotate(
+            clusters=Count("cluster_id", distinct=True),
+            physical_sum=Sum("physical"),
+            allocatable_sum=Sum("allocatable"),
+            held_sum=Sum("held"),
+            nominal_sum=Sum("nominal"),
+        )
+    }
+    complete = {
+        hour: row for hour, row in sums.items() if row["clusters"] >= sum(start <= hour for start in starts)
+    }
+
+    def line(name: str) -> list[Decimal | None]:
+        return [complete[hour][f"{name}_sum"] if hour in complete else None for hour in hours]
+
+    return CapacitySeries(
+        hours=hours,
+        physical=line("physical"),
+        allocatable=line("allocatable"),
+        held=line("held"),
+        nominal=line("nominal"),
+    )
