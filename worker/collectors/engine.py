@@ -59,9 +59,18 @@ class PullReport:
             return Presence.ABSENT
         return Presence.INSTALLED if self.good_kinds else None
 
+    def _named_errors(self) -> list[str]:
+        """Which kinds are missing and why: one sentence per kind of error, with the first message."""
+        names: dict[str, list[str]] = {}
+        messages: dict[str, str] = {}
+        for name, error in self.errors:
+            names.setdefault(error.kind, []).append(name)
+            messages.setdefault(error.kind, error.message)
+        return [f"{', '.join(found)}: {messages[kind]}" for kind, found in names.items()]
+
     def _judge(self) -> tuple[str, str, list[str]]:
         """(outcome, error kind, sentences)."""
-        said = [f"{name}: {error.message}" for name, error in self.errors]
+        said = self._named_errors()
         if self.errors:
             outcome = Outcome.PARTIAL if self.good_kinds else Outcome.FAILED
             return outcome, self.errors[0][1].kind, said + self.notes
@@ -108,7 +117,7 @@ class PullReport:
             self.resource_version = pull.cursor.get("resource_version", "")[:64]
         if pull.error is not None:
             self.errors.append((name, pull.error))
-        if pull.error is None or pull.written.rows or pull.written.gone:
+        if not pull.absent and (pull.error is None or pull.written.rows or pull.written.gone):
             self.good_kinds += 1
 
 
@@ -134,6 +143,7 @@ class Puller:
         self.watch_seconds = watch_seconds
         self.deadline = deadline
         self.quarantined = quarantined
+        self.discovery = Discovery(client)
         self.report = PullReport(cursors=dict(cursors))
 
     def pull(self, kinds: Sequence[Kind]) -> PullReport:
@@ -142,7 +152,7 @@ class Puller:
         plans = make_plans(
             kinds=kinds,
             cursors=report.cursors,
-            discovery=Discovery(self.client),
+            discovery=self.discovery,
             cluster_id=self.cluster_id,
             now=self.now,
         )
@@ -152,7 +162,7 @@ class Puller:
         for pull in pulls:
             self._finish(pull)
             report.add(pull)
-        report.absent = not plans.plans
+        report.absent = all(pull.absent for pull in pulls)
         report.bytes_read = self.client.bytes_read - read_before
         report.clock_skew_seconds = self.client.clock_skew_seconds
         return report
@@ -198,10 +208,25 @@ class Puller:
         if stopped is not None:
             pull.error = stopped
             return
-        if pull.must_list and pull.plan.resume_from:
-            pull.plan.versions = Discovery(self.client).versions_of(pull.kind) or pull.plan.versions
         pull.error = None
+        if pull.must_list and pull.plan.resume_from and not self._rediscover(pull):
+            return
         self._guard(pull, lambda: pull.read_list(self.client), cursor=pull.cursor)
+
+    def _rediscover(self, pull: KindPull) -> bool:
+        """Before listing what could not be resumed: the version may have changed, or the kind may be gone."""
+        try:
+            versions = self.discovery.versions_of(pull.kind)
+        except ClientError as error:
+            pull.error = error
+            return False
+        if versions:
+            pull.plan.versions = versions
+            return True
+        pull.written += forget_kind(cluster_id=self.cluster_id, kind=pull.kind, now=self.now)
+        pull.cursor = {"absent_at": self.now.isoformat()}
+        pull.absent = True
+        return False
 
     def _stopped(self) -> ClientError | None:
         """Why no further list is begun."""

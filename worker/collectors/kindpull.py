@@ -63,6 +63,7 @@ class KindPull:
     cursor: Cursor | None = None
     error: ClientError | None = None
     must_list: bool = False
+    absent: bool = False
     _staging: Staging | None = None
     _buffer: list[Change] = field(default_factory=list)
     _good: set[str] = field(default_factory=set)

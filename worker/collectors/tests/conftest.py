@@ -1,0 +1,57 @@
+"""A cluster behind HTTP, its row in the portal, and `pull` to collect one source from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from apps.fleet.models import Cluster
+from apps.observations.selectors import SourceStatus, source_statuses
+from apps.observations.services import RunResult
+from worker.clients import kube
+from worker.collectors.run import collect_source
+
+from .minicluster import MiniCluster, mini_cluster
+
+T0 = datetime(2026, 11, 2, 8, 0, tzinfo=UTC)
+
+
+@pytest.fixture
+def api(tmp_path: Path) -> Iterator[MiniCluster]:
+    with mini_cluster(tmp_path) as made:
+        yield made
+    kube._clients.clear()
+
+
+@pytest.fixture
+def cluster(db: None, api: MiniCluster) -> Cluster:
+    return Cluster.objects.create(slug="c1", name="C1", kubeconfig_path=api.kubeconfig)
+
+
+Pull = Callable[..., RunResult]
+
+
+@pytest.fixture
+def pull(cluster: Cluster, settings: Any) -> Pull:
+    """`pull(source, minute)`: one pull at T0 + minute."""
+    settings.READ_TIMEOUT_SECONDS = 1
+    settings.CONNECT_TIMEOUT_SECONDS = 1
+
+    def act(source: str, minute: float = 0) -> RunResult:
+        now = T0 + timedelta(minutes=minute)
+        return collect_source(cluster=cluster, source=source, now=now, seconds=20)
+
+    return act
+
+
+@pytest.fixture
+def status(cluster: Cluster) -> Callable[..., SourceStatus]:
+    def act(source: str, minute: float = 0) -> SourceStatus:
+        now = T0 + timedelta(minutes=minute)
+        return next(s for s in source_statuses(now=now, clusters=[cluster]) if s.source == source)
+
+    return act
