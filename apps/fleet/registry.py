@@ -51,7 +51,8 @@ class Labels(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Vendor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One vendor's file. `annotations`: node annotations that hold a split's inventory."""
+    """One vendor's file. `annotations`: node annotations that hold a split's inventory; `partitions`: how many
+    partitions of a profile one card makes (NVIDIA's are in the MIG table)."""
 
     vendor: str
     name: str
@@ -60,6 +61,7 @@ class Vendor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     annotations: tuple[str, ...] = ()
     dedicated_taints: tuple[str, ...] = ()
     default_model: str = ""
+    partitions: dict[str, int] = {}
 
 
 @dataclass(frozen=True, slots=True)

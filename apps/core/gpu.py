@@ -1,0 +1,196 @@
+"""What one unit of a GPU is: sharing modes, unit names, weights in whole GPUs, and short model names.
+
+Input: product names and MIG profiles as labels say them; output: plain values. Weights come from the published
+table `data/mig.yaml`, keyed by (model, profile): the same profile name is another part of another card.
+Invariant: units of different kinds are never added up, only their GPU-equivalents are.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import StrEnum
+from fractions import Fraction
+from functools import lru_cache
+from pathlib import Path
+
+import msgspec
+import yaml
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
+from django.utils.translation import ngettext
+
+TABLE = Path(__file__).parent / "data" / "mig.yaml"
+
+
+class SharingMode(StrEnum):
+    """How cards of a node are offered. `vgpu`: split by HAMi or Volcano."""
+
+    EXCLUSIVE = "exclusive"
+    MIG = "mig"
+    TIME_SLICING = "time_slicing"
+    MPS = "mps"
+    VGPU = "vgpu"
+
+
+MODE_LABELS: dict[str, Promise] = {
+    SharingMode.EXCLUSIVE: _("whole cards"),
+    SharingMode.MIG: _("MIG instances"),
+    SharingMode.TIME_SLICING: _("time slices"),
+    SharingMode.MPS: _("MPS clients"),
+    SharingMode.VGPU: _("vGPU shares"),
+}
+MODE_NOTES: dict[str, Promise] = {
+    SharingMode.EXCLUSIVE: _("One unit is a whole card."),
+    SharingMode.MIG: _(
+        "One unit is a hardware partition of a card, with its own memory and fault isolation."
+    ),
+    SharingMode.TIME_SLICING: _("Several slices share one card: no memory or fault isolation."),
+    SharingMode.MPS: _(
+        "Several clients share one card: memory is limited for each, faults are not isolated."
+    ),
+    SharingMode.VGPU: _("Several shares of one card, kept apart by software."),
+}
+UNITS: dict[str, str] = {
+    SharingMode.EXCLUSIVE: "card",
+    SharingMode.MIG: "mig_instance",
+    SharingMode.TIME_SLICING: "time_slice",
+    SharingMode.MPS: "mps_client",
+    SharingMode.VGPU: "vgpu_share",
+}
+UNIT_LABELS: dict[str, Promise] = {
+    "card": _("cards"),
+    "mig_instance": _("MIG instances"),
+    "time_slice": _("time slices"),
+    "mps_client": _("MPS clients"),
+    "vgpu_share": _("vGPU shares"),
+    "gpu_equivalent": _("GPU-equivalents"),
+    "device": _("devices"),
+}
+
+
+def unit_of(mode: str) -> str:
+    """The unit that a sharing mode is counted in."""
+    return UNITS[mode]
+
+
+def mode_label(mode: str) -> str:
+    return str(MODE_LABELS.get(mode, mode))
+
+
+def unit_label(unit: str) -> str:
+    return str(UNIT_LABELS.get(unit, unit))
+
+
+def count_units(unit: str, count: Decimal | int) -> str:
+    """ "4 time slices", in the active language; the number as plain digits."""
+    forms = {
+        "card": ngettext("%(n)s card", "%(n)s cards", int(count)),
+        "mig_instance": ngettext("%(n)s MIG instance", "%(n)s MIG instances", int(count)),
+        "time_slice": ngettext("%(n)s time slice", "%(n)s time slices", int(count)),
+        "mps_client": ngettext("%(n)s MPS client", "%(n)s MPS clients", int(count)),
+        "vgpu_share": ngettext("%(n)s vGPU share", "%(n)s vGPU shares", int(count)),
+        "gpu_equivalent": ngettext("%(n)s GPU-equivalent", "%(n)s GPU-equivalents", int(count)),
+    }
+    text = forms.get(unit) or ngettext("%(n)s device", "%(n)s devices", int(count))
+    return text % {"n": format(Decimal(count).normalize(), "f")}
+
+
+# ---- MIG ------------------------------------------------------------------------------------------------------
+
+
+class MigModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: str
+    match: str
+    compute_slices: int
+    memory_slices: int
+    profiles: dict[str, tuple[int, int]]
+
+
+class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    models: tuple[MigModel, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MigWeight:
+    """One instance as parts of its card. `known` False: the pair is not in the table, compute follows the
+    profile's name (g/7) and `per_card` is what that leaves room for."""
+
+    compute: Fraction
+    memory: Fraction | None
+    per_card: int
+    known: bool
+
+
+@lru_cache(maxsize=1)
+def mig_models() -> tuple[MigModel, ...]:
+    """The published weight table, read once."""
+    return msgspec.convert(yaml.safe_load(TABLE.read_bytes()), _Table).models
+
+
+@lru_cache(maxsize=512)
+def mig_model(product: str) -> MigModel | None:
+    """The table's row for a product name ("NVIDIA-H100-80GB-HBM3", "NVIDIA H100 80GB HBM3")."""
+    text = re.sub(r"[\s_]+", "-", product)
+    return next((model for model in mig_models() if re.search(model.match, text)), None)
+
+
+@lru_cache(maxsize=2048)
+def mig_weight(product: str, profile: str) -> MigWeight:
+    """Weight of one instance of `profile` ("3g.40gb", also "1g.10gb.me") on a card of `product`."""
+    base = profile.split("+")[0]
+    base = ".".join(base.split(".")[:2])
+    model = mig_model(product)
+    total = model.compute_slices if model else 7
+    found = re.match(r"(\d+)g", base)
+    slices = min(int(found.group(1)), total) if found else 1
+    if model and base in model.profiles:
+        most, memory = model.profiles[base]
+        return MigWeight(Fraction(slices, total), Fraction(memory, model.memory_slices), most, True)
+    return MigWeight(Fraction(slices, total), None, max(1, total // slices), False)
+
+
+# ---- names ----------------------------------------------------------------------------------------------------
+
+_SUFFIX = re.compile(r"^(?P<model>.*?)(-MIG-(?P<profile>.+?))?(?P<shared>-SHARED)?$")
+_NOISE = re.compile(
+    r"nvidia|tesla|amd|instinct|huawei|accelerator|sxm\d*|pcie|hbm\d*e?|oam|server|edition|graphics|gpu", re.I
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """A product label taken apart: the card's model, the MIG profile of a "single" node ("INVALID" too), and
+    whether its units are marked as shared."""
+
+    model: str
+    profile: str
+    shared: bool
+
+
+@lru_cache(maxsize=1024)
+def split_product(label: str) -> Product:
+    """ "NVIDIA-L4-SHARED" → L4, shared; "…-MIG-1g.10gb" → profile 1g.10gb."""
+    match = _SUFFIX.match(label)
+    if match is None:
+        return Product(label, "", False)
+    return Product(match["model"], match["profile"] or "", bool(match["shared"]))
+
+
+@lru_cache(maxsize=1024)
+def short_model(model: str) -> str:
+    """ "NVIDIA-H100-80GB-HBM3" → "H100 80GB"; "AMD_Instinct_MI300X_OAM" → "MI300X"; "" stays ""."""
+    words = [word for word in re.split(r"[-_\s]+", model) if word]
+    kept = [word for word in words if not _NOISE.fullmatch(word)]
+    return " ".join(kept or words)
+
+
+def model_label(model: str) -> str:
+    """The short name for showing; says so where no label names the model."""
+    return short_model(model) if model else str(_("unknown model"))
+
+
+def rounded(value: Fraction) -> Decimal:
+    """GPU-equivalents for showing and storing: three decimals, rounded once."""
+    return (Decimal(value.numerator) / Decimal(value.denominator)).quantize(Decimal("0.001"))

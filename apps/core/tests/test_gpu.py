@@ -1,0 +1,129 @@
+"""Weights, names and modes: every figure from the vendors' geometry tables."""
+
+from fractions import Fraction
+
+import pytest
+from django.utils import translation
+
+from apps.core.gpu import (
+    MODE_LABELS,
+    SharingMode,
+    count_units,
+    mig_model,
+    mig_models,
+    mig_weight,
+    rounded,
+    short_model,
+    split_product,
+    unit_label,
+    unit_of,
+)
+
+H100, A40, A80 = "NVIDIA-H100-80GB-HBM3", "NVIDIA-A100-SXM4-40GB", "NVIDIA-A100-SXM4-80GB"
+
+
+@pytest.mark.parametrize(
+    ("product", "profile", "compute", "memory", "per_card"),
+    [
+        (H100, "1g.10gb", Fraction(1, 7), Fraction(1, 8), 7),
+        (H100, "3g.40gb", Fraction(3, 7), Fraction(1, 2), 2),
+        (H100, "7g.80gb", Fraction(1), Fraction(1), 1),
+        (H100, "1g.10gb.me", Fraction(1, 7), Fraction(1, 8), 7),
+        (A80, "1g.10gb", Fraction(1, 7), Fraction(1, 8), 7),
+        (A40, "1g.10gb", Fraction(1, 7), Fraction(1, 4), 4),  # the same name is another part of another card
+        ("NVIDIA-H200", "1g.35gb", Fraction(1, 7), Fraction(1, 4), 4),
+        ("NVIDIA-GB300", "1g.35gb", Fraction(1, 7), Fraction(1, 8), 7),
+        ("NVIDIA-A30", "2g.12gb", Fraction(1, 2), Fraction(1, 2), 2),
+        ("NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition", "1g.24gb", Fraction(1, 4), Fraction(1, 4), 4),
+        ("NVIDIA H100 NVL", "3g.47gb", Fraction(3, 7), Fraction(1, 2), 2),
+    ],
+)
+def test_mig_weights_by_model_and_profile(product, profile, compute, memory, per_card):
+    weight = mig_weight(product, profile)
+    assert (weight.compute, weight.memory, weight.per_card, weight.known) == (compute, memory, per_card, True)
+
+
+@pytest.mark.parametrize(
+    ("product", "name"),
+    [
+        ("NVIDIA-GH200-480GB", "H100/GH200/H20 96GB"),
+        ("NVIDIA-GH200-144G-HBM3e", "GH200 144GB"),
+        ("NVIDIA-H200-NVL", "H200 141GB"),
+        ("NVIDIA-H20", "H100/GH200/H20 96GB"),
+        ("NVIDIA-GB200", "GB200 186GB"),
+        ("NVIDIA-B200", "B200 180GB"),
+        ("NVIDIA-B300", "B300 269GB"),
+        ("NVIDIA-A800-SXM4-80GB", "A100/H100/H800 80GB"),
+        ("NVIDIA-H100-PCIe", "A100/H100/H800 80GB"),
+        ("NVIDIA-L4", None),
+        ("NVIDIA-RTX-A3000", None),
+    ],
+)
+def test_products_find_their_row(product, name):
+    found = mig_model(product)
+    assert (found.name if found else None) == name
+
+
+def test_a_profile_outside_of_the_table_is_estimated_and_says_so():
+    weight = mig_weight("NVIDIA-X900", "2g.99gb")
+    assert (weight.compute, weight.memory, weight.per_card, weight.known) == (Fraction(2, 7), None, 3, False)
+
+
+def test_no_profile_fits_more_than_its_card_has():
+    for model in mig_models():
+        for profile, (most, memory) in model.profiles.items():
+            slices = int(profile.split("g")[0])
+            assert most * slices <= model.compute_slices, (model.name, profile)
+            assert most * memory <= model.memory_slices, (model.name, profile)
+
+
+@pytest.mark.parametrize(
+    ("label", "model", "profile", "shared"),
+    [
+        ("NVIDIA-L4-SHARED", "NVIDIA-L4", "", True),
+        (H100, H100, "", False),
+        (f"{H100}-MIG-1g.10gb", H100, "1g.10gb", False),
+        (f"{H100}-MIG-1g.10gb-SHARED", H100, "1g.10gb", True),
+        (f"{H100}-MIG-INVALID", H100, "INVALID", False),
+        ("", "", "", False),
+    ],
+)
+def test_product_labels_are_taken_apart(label, model, profile, shared):
+    found = split_product(label)
+    assert (found.model, found.profile, found.shared) == (model, profile, shared)
+
+
+@pytest.mark.parametrize(
+    ("model", "short"),
+    [
+        (H100, "H100 80GB"),
+        ("NVIDIA H100 80GB HBM3", "H100 80GB"),
+        (A80, "A100 80GB"),
+        ("NVIDIA-A100-PCIE-40GB", "A100 40GB"),
+        ("NVIDIA-L4", "L4"),
+        ("NVIDIA-GB200", "GB200"),
+        ("Tesla-T4", "T4"),
+        ("Tesla-V100-SXM2-32GB", "V100 32GB"),
+        ("AMD_Instinct_MI300X_OAM", "MI300X"),
+        ("NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition", "RTX PRO 6000 Blackwell"),
+        ("Intel-Gaudi", "Intel Gaudi"),
+        ("910B3", "910B3"),
+        ("nvidia", "nvidia"),
+        ("", ""),
+    ],
+)
+def test_short_names(model, short):
+    assert short_model(model) == short
+
+
+def test_every_mode_has_a_label_and_a_unit():
+    for mode in SharingMode:
+        assert MODE_LABELS[mode]
+        assert unit_label(unit_of(mode)) != unit_of(mode)
+
+
+def test_counted_units_read_well():
+    with translation.override("en"):
+        assert count_units("time_slice", 1) == "1 time slice"
+        assert count_units("time_slice", 16) == "16 time slices"
+        assert count_units("gpu_equivalent", rounded(Fraction(26, 7))) == "3.714 GPU-equivalents"
