@@ -242,7 +242,7 @@ def _node_items(text: str, start: int, hyper_node: bool) -> tuple[list[Part], in
     while position < len(text):
         count = _COUNT.match(text, position)
         begin = count.end() if count else position
-        found = rule_book().item_at(text, begin)
+        found = rule_book().item_at(text, begin) or (None if count else rule_book().text_at(text, begin))
         end = found[0].end() if found else begin
         stop = _ITEM_END.search(text, end)
         item_end = stop.start() if stop else len(text)

@@ -104,7 +104,12 @@ def _candidates(things: Iterable[BoundThing], leads_to: Mapping[tuple[int, str, 
 
 
 def _owned(
-    found: QuerySet[Workload], *, now: datetime, team: Team, clusters: Collection[Cluster], limit: int | None = None
+    found: QuerySet[Workload],
+    *,
+    now: datetime,
+    team: Team,
+    clusters: Collection[Cluster],
+    limit: int | None = None,
 ) -> list[WorkRow]:
     ids = [cluster.pk for cluster in clusters]
     index = BindingIndex.load(now, clusters=ids)
@@ -113,7 +118,9 @@ def _owned(
         return []
     leads_to = _local_queues(ids)
     rows: list[WorkRow] = []
-    for work in found.filter(_candidates(things, leads_to)).select_related("cluster").iterator(chunk_size=500):
+    for work in (
+        found.filter(_candidates(things, leads_to)).select_related("cluster").iterator(chunk_size=500)
+    ):
         queue = work.cluster_queue or leads_to.get((work.cluster_id, work.namespace, work.queue_name), "")
         owner = index.team_id_for(
             work.cluster_id,

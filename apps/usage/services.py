@@ -17,10 +17,11 @@ from typing import Any
 from django.db import connection, transaction
 
 from apps.admissions.ownership import OWNERS, OWNERS_ON, owner_params
+from apps.capacity.selectors import capacity_report
 from apps.core.windows import floor_hour
 from apps.fleet.models import Cluster
 from apps.observations.models import Presence, Source, SourceState, StateSpan
-from apps.usage.models import UsageHour, Watermark
+from apps.usage.models import CapacityHour, UsageHour, Watermark
 
 HOLDING_STATES = ("reserved", "admitted")
 ROLLUP = "usage_hours"
@@ -113,5 +114,26 @@ def _compute(*, cluster: Cluster, start: datetime, until: datetime, observed: di
 
 
 def capacity_snapshot(*, cluster: Cluster, at: datetime) -> int:
-    """Store the cluster's pools as of `at` as the state of that UTC hour (the last snapshot of an hour stays)."""
-    raise NotImplementedError
+    """Store the cluster's pools as of `at` as the state of that UTC hour (the last snapshot of an hour stays).
+    `held` is what bound pods hold. Returns the number of pools; none while the nodes were never read."""
+    report = capacity_report(now=at, clusters=[cluster])
+    rows = [
+        CapacityHour(
+            cluster=cluster,
+            model=pool.model,
+            sharing_mode=pool.sharing_mode,
+            hour=floor_hour(at),
+            physical=pool.physical_units,
+            allocatable=pool.allocatable,
+            held=pool.held_bound,
+            nominal=pool.nominal,
+        )
+        for pool in report.pools
+    ]
+    CapacityHour.objects.bulk_create(
+        rows,
+        update_conflicts=True,
+        unique_fields=["cluster", "model", "sharing_mode", "hour"],
+        update_fields=["physical", "allocatable", "held", "nominal"],
+    )
+    return len(rows)

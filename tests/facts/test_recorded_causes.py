@@ -7,11 +7,12 @@ from what is collected so far, `now` is what it says today, and `missing` why.
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import NamedTuple
 
 import pytest
 
-from apps.admissions.selectors import Criteria, WaitingRow, reason_counts, waiting
+from apps.admissions.selectors import By, Criteria, WaitingRow, reason_counts, waiting
 
 from .recorded import collected
 
@@ -164,14 +165,14 @@ def test_kueue_numbers_and_second_reasons_are_kept() -> None:
     too_big = find(rows, "team-a/a-too-big")
     assert too_big is not None
     assert [(p.flavor, p.resource, p.ceiling) for p in too_big.verdict.parts] == [
-        ("a100", "nvidia.com/gpu", 24),
-        ("h100", "nvidia.com/gpu", 16),
+        ("a100", "nvidia.com/gpu", Decimal(24)),
+        ("h100", "nvidia.com/gpu", Decimal(16)),
     ]
-    assert too_big.devices == {"nvidia.com/gpu": 64}
+    assert too_big.devices == {"nvidia.com/gpu": Decimal(64)}
     pending = find(rows, "team-b/b-pend-1")
     assert pending is not None
     assert pending.verdict.primary is not None
-    assert (pending.verdict.primary.needed, pending.verdict.primary.flavor) == (16, "h100")
+    assert (pending.verdict.primary.needed, pending.verdict.primary.flavor) == (Decimal(16), "h100")
     assert [part.rule for part in pending.verdict.parts] == ["quota-unused", "flavor-taint"]
     assert (pending.queue_name, pending.queue) == ("main", "team-b-cq")
 
@@ -193,8 +194,9 @@ def test_volcano_work_has_the_cause_that_was_provoked(run: str, table: list[Work
 def test_counts_add_up_to_the_list() -> None:
     collected("recorded", KUEUE, at=AT)
     everything = waiting(now=AT, team_ids=None)
-    for by in ("reason", "cause"):
-        counts = reason_counts(now=AT, team_ids=None, by=by)  # type: ignore[arg-type]
+    groupings: tuple[By, By] = ("reason", "cause")
+    for by in groupings:
+        counts = reason_counts(now=AT, team_ids=None, by=by)
         assert sum(count.count for count in counts) == len(everything) > 20
         for count in counts:
             criteria = Criteria(cause=count.key) if by == "cause" else Criteria(reason=count.key)

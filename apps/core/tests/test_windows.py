@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -81,7 +82,7 @@ def test_buckets_cover_the_window_without_gap(start: datetime, length: timedelta
     pieces = list(window.buckets(bucket))
     assert pieces[0].start <= window.start < pieces[0].end
     assert pieces[-1].start < window.end <= pieces[-1].end
-    assert all(left.end == right.start for left, right in zip(pieces, pieces[1:], strict=False))
+    assert all(left.end == right.start for left, right in pairwise(pieces))
 
 
 @given(st.text(max_size=60))

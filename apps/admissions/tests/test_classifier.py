@@ -1,0 +1,480 @@
+"""The classifier: format strings of each version, composite messages, and texts nobody expects.
+
+The expectations are written down beside the texts; the texts are the reference's format strings filled in."""
+
+from __future__ import annotations
+
+import time
+from decimal import Decimal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from apps.admissions.classifier import RULES_FILE, Check, RuleBook, classify, rule_book, split
+from apps.admissions.labels import (
+    CAUSE_LABELS,
+    CAUSE_MEANINGS,
+    LAYER_LABELS,
+    NEXT_STEPS,
+    RULE_SENTENCES,
+    next_step,
+    part_sentence,
+    verdict_sentence,
+)
+
+SET = "couldn't assign flavors to pod set main: "
+
+# (message, cause, rule)
+KUEUE_TEXTS = [
+    (
+        SET + "insufficient unused quota for nvidia.com/gpu in flavor h100, 12 more needed",
+        "quota",
+        "quota-unused",
+    ),
+    (
+        SET + "insufficient unused quota in cohort for nvidia.com/gpu in flavor h100, 4 more needed",
+        "quota",
+        "quota-unused-cohort",
+    ),
+    (
+        SET
+        + "insufficient quota for nvidia.com/gpu in flavor h100, previously considered podsets requests (8)"
+        " + current podset request (64) > maximum capacity (24)",
+        "quota",
+        "exceeds-max",
+    ),
+    (
+        SET + "insufficient quota for memory in flavor h100, request > maximum capacity (10Ti > 4Ti)",
+        "quota",
+        "exceeds-max",
+    ),
+    (SET + "insufficient quota for cpu in flavor spot in ClusterQueue", "quota", "exceeds-max-old"),
+    (SET + "borrowing limit for nvidia.com/gpu in flavor h100 exceeded", "quota", "exceeds-max-old"),
+    (SET + "resource nvidia.com/mig-7g.80gb unavailable in ClusterQueue", "model", "resource-not-covered"),
+    ("flavor h100 does not provide resource amd.com/gpu", "model", "resource-not-covered"),
+    (SET + "flavor h200 not found", "configuration", "flavor-missing"),
+    (SET + "untolerated taint {spot true NoSchedule <nil>} in flavor h100-spot", "model", "flavor-taint"),
+    (SET + "flavor a100 doesn't match node affinity", "model", "flavor-affinity"),
+    (SET + "flavor a100 doesn’t match node affinity", "model", "flavor-affinity"),
+    (
+        SET + "could not assign h100 flavor since the original workload is assigned: a100",
+        "configuration",
+        "flavor-elastic",
+    ),
+    (SET + 'Flavor "tas" does not support TopologyAwareScheduling', "configuration", "topology-config"),
+    (SET + 'Flavor "tas" supports only TopologyAwareScheduling', "configuration", "topology-config"),
+    (SET + 'Flavor "tas" does not contain the requested level', "configuration", "topology-config"),
+    (SET + "no requested topology level: example.com/rack", "configuration", "topology-config"),
+    (SET + 'topology "gpu-topo" doesn\'t allow to fit any of 3 pod(s)', "topology", "topology-fit"),
+    (
+        SET + 'topology "gpu-topo" allows to fit only 1 out of 3 slice(s). Total nodes: 6; excluded: resource'
+        ' "nvidia.com/gpu": 4, taint "a=b:NoSchedule": 1',
+        "topology",
+        "topology-fit",
+    ),
+    (
+        SET + 'topology "gpu-topo" doesn\'t allow to fit; 2/4 slice(s) fit on level cloud/rack',
+        "topology",
+        "topology-fit",
+    ),
+    (
+        "cannot find replacement assignment for unhealthy node: node-7 is gone",
+        "topology",
+        "node-replacement",
+    ),
+    ("Workload no longer fits after processing another workload", "transient", "contention"),
+    ("Workload has overlapping preemption targets with another workload", "transient", "contention"),
+    ("Workload requires preemption, but it's gated", "held", "preemption-gated"),
+    ("A more favorable variant is already admitted", "transient", "variant"),
+    ("The workload has failed admission checks", "held", "check-rejected"),
+    ("ClusterQueue team-a is inactive", "held", "queue-inactive"),
+    ("LocalQueue main is stopped", "held", "queue-stopped"),
+    ("ClusterQueue ghost not found", "configuration", "queue-missing"),
+    ("ClusterQueue ghost doesn't exist", "configuration", "queue-missing"),
+    ("LocalQueue main is terminating or missing", "configuration", "queue-missing"),
+    ("workload namespace doesn't match ClusterQueue selector", "configuration", "namespace-selector"),
+    ("Workload namespace doesn't match ClusterQueue selector", "configuration", "namespace-selector"),
+    ('workload namespace "x" does not exist: namespaces "x" not found', "configuration", "namespace-missing"),
+    (
+        'resources validation failed: spec.podSets[0].template.spec.containers[0]: Invalid value: ["cpu"]:'
+        " requests must not exceed its limits",
+        "configuration",
+        "limits",
+    ),
+    ("resources didn't satisfy LimitRange constraints: cpu too small", "configuration", "limit-range"),
+    ("invalid namespace selector: bad operator", "configuration", "selector-invalid"),
+    ("waiting for all admitted workloads to be in PodsReady condition", "transient", "waits-for-ready"),
+    ("Admission is gated by: example.com/approval", "held", "gated"),
+    ("AdmissionGatedBy cleared, waiting for quota reservation", "transient", "gate-cleared"),
+    (
+        "Bypassed scheduling evaluation because an equivalent workload recently failed",
+        "transient",
+        "not-evaluated",
+    ),
+    ("Workload is pending evaluation in the scheduling queue", "transient", "not-evaluated"),
+    (
+        "DeviceClass gpu.example is not mapped in DRA configuration for podset main",
+        "configuration",
+        "dra-configuration",
+    ),
+    (
+        "insufficient matching devices for CEL selector in DeviceClass gpu.example: 2 device(s) match in the"
+        " cluster but 4 requested",
+        "model",
+        "dra-devices",
+    ),
+    ("Failed to admit workload: conflict", "transient", "admit-error"),
+    (
+        "Preempted to accommodate a workload (UID: 1, JobUID: 2) due to reclamation within the cohort; preemptor"
+        " path: /org/a; preemptee path: /org/b",
+        "quota",
+        "preempted",
+    ),
+    ("Exceeded the PodsReady timeout team-a/job", "startup", "ready-timeout"),
+    (
+        "The workload is deactivated due to exceeding the maximum number of re-queuing retries",
+        "startup",
+        "ready-timeout",
+    ),
+    ("The workload is deactivated due to exceeding the maximum execution time", "held", "time-limit"),
+    ("The workload is deactivated", "held", "deactivated"),
+    ('Evicted due to AdmissionCheck in Retry state: "budget" (try later)', "held", "check-retry"),
+    ("Retrying after failure: out of stock", "scale_up", "provisioning-retry"),
+    ('WorkloadPriorityClass "gold" not found', "configuration", "priority-class-missing"),
+]
+PREEMPTION = (
+    " no new claims to deallocate, preemption: 0/24 nodes are available: 2 No preemption victims found for"
+    " incoming pod, 22 Preemption is not helpful for scheduling."
+)
+OLD_PREEMPTION = " preemption: 0/24 nodes are available: 24 Preemption is not helpful for scheduling."
+LIST = "0/24 nodes are available: "
+SCHEDULER_TEXTS = [
+    (LIST + "24 Insufficient nvidia.com/gpu.", "capacity", "insufficient-device"),
+    (
+        LIST + "20 Insufficient nvidia.com/mig-3g.40gb, 4 node(s) were unschedulable.",
+        "capacity",
+        "insufficient-device",
+    ),
+    (LIST + "24 Insufficient huawei.com/Ascend910." + PREEMPTION, "capacity", "insufficient-device"),
+    (LIST + "24 Insufficient cpu." + OLD_PREEMPTION, "capacity", "insufficient-host"),
+    (
+        LIST + "1 Too many pods, 23 node(s) didn't match Pod's node affinity/selector.",
+        "capacity",
+        "insufficient-host",
+    ),
+    (LIST + "24 node(s) didn't match Pod's node affinity/selector." + PREEMPTION, "model", "node-affinity"),
+    (LIST + "24 node(s) didn't match node selector.", "model", "node-affinity"),
+    (LIST + "24 node(s) had untolerated taint {gpu: true}.", "model", "node-taint"),
+    (LIST + "24 node(s) had untolerated taint(s).", "model", "node-taint"),
+    (LIST + "24 node(s) had taints that the pod didn't tolerate.", "model", "node-taint"),
+    (LIST + "24 node(s) had untolerated taint {node.kubernetes.io/not-ready: }.", "capacity", "node-health"),
+    (LIST + "24 node(s) were unschedulable.", "capacity", "node-unschedulable"),
+    (LIST + "24 cannot allocate all claims.", "capacity", "dra-claims"),
+    (LIST + "24 node(s) didn't match pod topology spread constraints.", "topology", "node-spread"),
+    (LIST + "24 node(s) had volume node affinity conflict.", "configuration", "storage"),
+    (LIST + "pod has unbound immediate PersistentVolumeClaims.", "configuration", "storage"),
+    ("no nodes available to schedule pods", "capacity", "no-nodes"),
+    ("Scheduling is blocked due to non-empty scheduling gates", "held", "scheduling-gated"),
+    (
+        LIST
+        + "2 Insufficient nvidia.com/gpu, 20 node(s) didn't match Pod's node affinity/selector, 2 node(s) had"
+        " untolerated taint {node-role.kubernetes.io/control-plane: }." + PREEMPTION,
+        "capacity",
+        "insufficient-device",
+    ),
+]
+GANG = "pod group is not ready, 1 Pending, 2 Running, 3 minAvailable"
+VOLCANO_TEXTS = [
+    (
+        "queue resource quota insufficient: insufficient nvidia.com/gpu, insufficient cpu",
+        "quota",
+        "volcano-quota",
+    ),
+    ("queue resource quota insufficient", "quota", "volcano-quota"),
+    ("resource in cluster is overused: overused b, overused a", "capacity", "volcano-overused"),
+    ("resource quota insufficient, requested: {a}, used: {b}, limited: {c}", "quota", "namespace-quota"),
+    ("0/0 tasks in gang unschedulable: pod group is not ready, 2 minAvailable", "transient", "gang-no-tasks"),
+    (f"1/3 tasks in gang unschedulable: {GANG}", "capacity", "gang-incomplete"),
+    (
+        "1/0 tasks in gang unschedulable: job is not ready, 1 Pending, 2 minAvailable.",
+        "capacity",
+        "gang-incomplete",
+    ),
+    (
+        f"1/3 tasks in gang unschedulable: {GANG}; Pending: 1 Unschedulable, 2 Schedulable. Origin reason is"
+        " w-0: 0/4 nodes are unavailable: 4 Insufficient nvidia.com/gpu.",
+        "capacity",
+        "insufficient-device",
+    ),
+    (
+        f"1/3 tasks in gang unschedulable: {GANG}; Pending: 1 Unschedulable. Origin reason is w-0: 0/4 nodes are"
+        " unavailable: 4 node(s) didn't match Pod's node affinity/selector.",
+        "model",
+        "node-affinity",
+    ),
+    (
+        "In hyperNode s1: 0/4 nodes are unavailable: 4 Insufficient nvidia.com/gpu.",
+        "topology",
+        "insufficient-device",
+    ),
+    (
+        "Pod ml/p-0 can possibly be assigned to n1, once minAvailable is satisfied",
+        "transient",
+        "gang-would-fit",
+    ),
+    ("all nodes are unavailable", "capacity", "volcano-no-nodes"),
+]
+
+
+@pytest.mark.parametrize(("message", "cause", "rule"), KUEUE_TEXTS + SCHEDULER_TEXTS + VOLCANO_TEXTS)
+def test_each_format_string_has_its_class(message: str, cause: str, rule: str) -> None:
+    verdict = classify(state="pending", reason="Pending", message=message)
+    assert (verdict.cause, verdict.rule) == (cause, rule)
+
+
+@pytest.mark.parametrize(
+    ("token", "cause"),
+    [
+        ("NoMatchingFlavor", "model"),
+        ("WaitingForQuota", "quota"),
+        ("ExceedsMaxQuota", "quota"),
+        ("TopologyPlacementFailed", "topology"),
+        ("WaitingForPreemptedWorkloads", "transient"),
+        ("Misconfigured", "configuration"),
+        ("Suspended", "held"),
+        ("PendingEvaluation", "transient"),
+        ("WaitingForPodsReady", "transient"),
+        ("AdmissionGated", "held"),
+        ("OnHold", "held"),
+        ("Deactivated", "held"),
+        ("DeactivatedDueToRequeuingLimitExceeded", "startup"),
+        ("UnexpectedAdmissionError", "device"),
+    ],
+)
+def test_a_granular_token_decides_before_the_text(token: str, cause: str) -> None:
+    bare = classify(state="pending", reason=token, message="some text of a later version")
+    assert bare.cause == cause
+    assert [part.text for part in bare.parts] == ["some text of a later version"]
+    text = (
+        SET
+        + "flavor a100 doesn't match node affinity, insufficient unused quota for gpu in flavor b, 1 more needed"
+    )
+    assert classify(reason=token, message=text).cause == cause
+
+
+def test_the_part_that_agrees_with_the_token_is_primary() -> None:
+    text = (
+        SET
+        + "flavor a100 doesn't match node affinity, insufficient unused quota for nvidia.com/gpu in flavor h100, 3 more needed"
+    )
+    verdict = classify(reason="WaitingForQuota", message=text)
+    assert verdict.primary is not None
+    assert (verdict.primary.needed, verdict.primary.flavor) == (Decimal(3), "h100")
+
+
+def unused(resource: str, flavor: str, needed: int = 1) -> str:
+    return f"insufficient unused quota for {resource} in flavor {flavor}, {needed} more needed"
+
+
+def over(resource: str, flavor: str) -> str:
+    return (
+        f"insufficient quota for {resource} in flavor {flavor}, previously considered podsets requests (0) +"
+        " current podset request (9) > maximum capacity (8)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("message", "rule", "flavor"),
+    [
+        # Alternative flavors of one group: the mildest counts.
+        (f"{SET}{over('gpu', 'a')}, {unused('gpu', 'b')}", "quota-unused", "b"),
+        (f"{SET}flavor a doesn't match node affinity, {over('gpu', 'b')}", "exceeds-max", "b"),
+        # Within a flavor the most severe.
+        (f"{SET}{over('gpu', 'a')}, {unused('cpu', 'a')}", "exceeds-max", "a"),
+        # Two groups, named by disjoint resources: the most severe.
+        (f"{SET}{unused('cpu', 'default')}, {over('gpu', 'a')}", "exceeds-max", "a"),
+        # Groups join when a flavor names resources of both.
+        (
+            f"{SET}{over('gpu', 'a')}, {unused('cpu', 'b')}, {unused('gpu', 'c')}, {unused('cpu', 'c')}",
+            "quota-unused",
+            "b",
+        ),
+        # A resource that the queue lacks is a group of its own.
+        (f"{SET}{unused('cpu', 'a')}, resource gpu unavailable in ClusterQueue", "resource-not-covered", ""),
+        # Several pod sets: the most severe.
+        (
+            f"{SET}{unused('gpu', 'a')}; couldn't assign flavors to pod set ps: {over('gpu', 'b')}",
+            "exceeds-max",
+            "b",
+        ),
+        # Suffixes about preemption are never the cause.
+        (f"{SET}{unused('gpu', 'a')}. Pending the preemption of 2 workload(s)", "quota-unused", "a"),
+        (f"{SET}{unused('gpu', 'a')}. Preempting 2 workload(s) failed, will retry.", "quota-unused", "a"),
+        ("failed to assign flavors to pod set main: flavor x not found", "flavor-missing", "x"),
+    ],
+)
+def test_the_primary_of_a_composite_message(message: str, rule: str, flavor: str) -> None:
+    primary = classify(reason="Pending", message=message).primary
+    assert primary is not None
+    assert (primary.rule, primary.flavor) == (rule, flavor)
+
+
+def test_every_part_is_kept_with_its_numbers() -> None:
+    parts = split(
+        f"{SET}{unused('nvidia.com/gpu', 'h100', 12)}; couldn't assign flavors to pod set workers:"
+        f" {over('memory', 'cpu-only')}, what is this. Pending the preemption of 3 workload(s)"
+    )
+    assert [(p.pod_set, p.rule, p.resource, p.needed, p.ceiling) for p in parts] == [
+        ("main", "quota-unused", "nvidia.com/gpu", Decimal(12), None),
+        ("workers", "exceeds-max", "memory", None, Decimal(8)),
+        ("workers", "unknown", "", None, None),
+        ("workers", "preemption-pending", "", None, None),
+    ]
+    assert parts[2].text == "what is this"
+
+
+def test_node_counts_are_read_and_nested_preemption_is_a_note() -> None:
+    parts = split(
+        LIST + "4 Insufficient nvidia.com/gpu, 20 node(s) had untolerated taint {a: b}." + PREEMPTION
+    )
+    assert [(p.rule, p.nodes, p.is_note) for p in parts] == [
+        ("insufficient-device", 4, False),
+        ("node-taint", 20, False),
+        ("preemption-note", None, True),
+        ("preemption-note", 2, True),
+        ("preemption-note", 22, True),
+    ]
+
+
+def test_a_message_cut_at_1024_characters_keeps_what_is_readable() -> None:
+    text = (SET + ", ".join(unused("nvidia.com/gpu", f"flavor-{i}", i) for i in range(1, 40)))[:1020] + " ..."
+    verdict = classify(reason="Pending", message=text)
+    assert verdict.cause == "quota"
+    assert len([part for part in verdict.parts if part.rule == "quota-unused"]) == 12
+    assert verdict.parts[-1].rule == "unknown"
+
+
+def test_unknown_text_keeps_its_raw_form() -> None:
+    verdict = classify(state="pending", reason="Pending", message="the moon is in the wrong phase, sorry")
+    assert (verdict.cause, verdict.rule) == ("unknown", "unknown")
+    assert verdict.primary is not None
+    assert verdict.primary.text == "the moon is in the wrong phase, sorry"
+    assert verdict_sentence(verdict) == "the moon is in the wrong phase, sorry"
+
+
+def test_work_without_a_statement_is_not_evaluated_yet() -> None:
+    verdict = classify(state="pending")
+    assert (verdict.cause, verdict.rule) == ("transient", "not-evaluated")
+    assert verdict_sentence(verdict) == "no reason given yet"
+
+
+@pytest.mark.parametrize(
+    ("checks", "cause", "rule"),
+    [
+        ((Check("budget", "Pending"),), "held", "check-pending"),
+        ((Check("budget", "Ready"), Check("audit", "Retry", "later")), "held", "check-retry"),
+        (
+            (Check("nodes", "Pending", "", "kueue.x-k8s.io/provisioning-request"),),
+            "scale_up",
+            "provisioning-pending",
+        ),
+        ((Check("nodes", "Retry", "Retrying after failure: no stock"),), "scale_up", "provisioning-retry"),
+        ((Check("a", "Pending"), Check("b", "Rejected", "no money")), "held", "check-rejected"),
+    ],
+)
+def test_open_checks_explain_reserved_work(checks: tuple[Check, ...], cause: str, rule: str) -> None:
+    verdict = classify(state="reserved", reason="UnsatisfiedAdmissionChecks", checks=checks)
+    assert (verdict.cause, verdict.rule) == (cause, rule)
+
+
+def test_checks_are_read_from_stored_text_too() -> None:
+    verdict = classify(
+        state="reserved",
+        reason="UnsatisfiedAdmissionChecks",
+        message="nodes: Retry (Retrying after failure: no stock); budget: Pending",
+    )
+    assert (verdict.cause, verdict.rule) == ("scale_up", "provisioning-retry")
+
+
+def test_an_inactive_queue_is_held_or_broken_by_its_own_condition() -> None:
+    text = "ClusterQueue team-a is inactive"
+    assert classify(message=text, queue_reason="Stopped").cause == "held"
+    broken = classify(message=text, queue_reason="FlavorNotFound")
+    assert (broken.cause, broken.rule) == ("configuration", "queue-broken")
+    assert verdict_sentence(broken) == "ClusterQueue team-a is inactive (FlavorNotFound)"
+
+
+def test_sentences_are_filled_with_the_numbers() -> None:
+    verdict = classify(message=SET + unused("nvidia.com/gpu", "h100", 12))
+    assert verdict_sentence(verdict) == "needs 12 more nvidia.com/gpu in flavor h100"
+    assert next_step(verdict) == "Wait for running work to end, or ask for more quota."
+    old = split(SET + "insufficient quota for cpu in flavor spot in ClusterQueue")[0]
+    assert part_sentence(old) == "asks for more cpu than flavor spot can ever give"
+
+
+def test_the_rules_are_complete() -> None:
+    book = rule_book()
+    assert book.version == 1
+    for rule in book.rules.values():
+        assert rule.cause in CAUSE_LABELS, rule.id
+        assert rule.layer in LAYER_LABELS, rule.id
+        assert rule.next_step in NEXT_STEPS, rule.id
+    assert set(CAUSE_MEANINGS) == set(CAUSE_LABELS)
+    assert set(RULE_SENTENCES) <= set(book.rules)
+    ids = [line.split()[2] for line in RULES_FILE.read_text().splitlines() if line.startswith("- id:")]
+    assert len(ids) == len(set(ids)) == len(book.rules)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(
+        st.one_of(
+            st.text(max_size=80),
+            st.sampled_from([text for text, _c, _r in KUEUE_TEXTS + SCHEDULER_TEXTS + VOLCANO_TEXTS]),
+            st.sampled_from([", ", "; ", ". ", ": ", "{", "}", '"', SET, LIST, PREEMPTION, "\x00", "\ud800"]),
+        ),
+        max_size=12,
+    ),
+    st.sampled_from(["", "pending", "reserved", "deactivated"]),
+)
+def test_no_text_raises(pieces: list[str], state: str) -> None:
+    message = "".join(pieces)
+    verdict = classify(state=state, reason="Pending", message=message)
+    assert verdict.cause in CAUSE_LABELS
+    assert verdict_sentence(verdict)
+    if message.strip(" ,;.:\n"):
+        assert verdict.parts or verdict.cause in ("transient", "unknown", "held", "scale_up")
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        ", ",
+        "{,",
+        "1 ",
+        '"',
+        "Insufficient ",
+        "untolerated taint {",
+        LIST,
+        SET,
+        "a: Retry (",
+        "invalid affinity",
+        "0/1 ",
+    ],
+)
+def test_time_grows_linearly(piece: str) -> None:
+    def seconds(length: int) -> float:
+        text = (piece * (length // len(piece) + 1))[:length]
+        book = RuleBook()
+        assert book.rules
+        best = float("inf")
+        for _ in range(3):
+            start = time.perf_counter()
+            classify.__wrapped__(state="reserved", reason="Pending", message=text)
+            best = min(best, time.perf_counter() - start)
+        return best
+
+    short, long = seconds(2_500), seconds(10_000)
+    # 4 times the text; 10 leaves room for noise and is far from the 16 of a quadratic.
+    assert long < max(10 * short, 0.05)
