@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.db import connection
 
 from apps.fleet.models import Cluster
+from apps.observations.models import CollectionRun, DeviceSample, Event, Transition
 from apps.observations.selectors import SourceStatus, source_statuses
 from apps.observations.services import RunResult
 from worker.clients import kube
@@ -30,6 +32,17 @@ def api(tmp_path: Path) -> Iterator[MiniCluster]:
 @pytest.fixture
 def cluster(db: None, api: MiniCluster) -> Cluster:
     return Cluster.objects.create(slug="c1", name="C1", kubeconfig_path=api.kubeconfig)
+
+
+@pytest.fixture(autouse=True)
+def _no_facts_left(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Django empties only the tables that it manages itself after a test with real transactions."""
+    yield
+    marker = request.node.get_closest_marker("django_db")
+    if "transactional_db" in request.fixturenames or (marker and marker.kwargs.get("transaction")):
+        with connection.cursor() as cursor:
+            for model in (CollectionRun, DeviceSample, Event, Transition):
+                cursor.execute(f"TRUNCATE {model._meta.db_table}")
 
 
 Pull = Callable[..., RunResult]

@@ -79,6 +79,10 @@ class MiniCluster:
     def answer(self, handler: Handler) -> None:
         route = handler.route.removesuffix("/")
         self.requests.append(handler.path)
+        # A connection, and with it its handler, serves several requests.
+        handler.__dict__.pop("date_time_string", None)
+        if said := self.date:
+            handler.date_time_string = lambda timestamp=None: said  # type: ignore[method-assign]
         plural = route.rsplit("/", 1)[-1]
         if plural in self.faults:
             self.faults[plural](handler)
@@ -129,11 +133,7 @@ class MiniCluster:
         handler.chunk(b"")
 
     def reply(self, handler: Handler, content: Any) -> None:
-        headers = {"Date": self.date} if self.date else {}
-        if self.date:
-            handler.date_time_string = lambda timestamp=None: self.date or ""  # type: ignore[method-assign]
-            headers = {}
-        handler.reply(json.dumps(content).encode(), **headers)
+        handler.reply(json.dumps(content).encode())
 
     def refuse(self, handler: Handler, code: int, message: str = "", **headers: str) -> None:
         body = {"kind": "Status", "status": "Failure", "code": code, "message": message}
