@@ -10,7 +10,7 @@ failure is a ClientError with one clear sentence.
 from __future__ import annotations
 
 import os
-import socket
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from email.utils import parsedate_to_datetime
@@ -99,7 +99,7 @@ def load_api_client(kubeconfig: str, context: str = "") -> ApiClient:
 
 
 class KubeClient:
-    """One cluster's API. Not shared between threads.
+    """One cluster's API. May be read from several threads at once.
 
     `bytes_read` grows with every body; `clock_skew_seconds` is how far the server's clock was ahead of ours at
     the last answer (to within half a second), None before the first."""
@@ -112,6 +112,11 @@ class KubeClient:
         self.read_timeout = read_timeout
         self.bytes_read = 0
         self.clock_skew_seconds: float | None = None
+        self._counting = threading.Lock()
+
+    def _count(self, size: int) -> None:
+        with self._counting:
+            self.bytes_read += size
 
     @property
     def host(self) -> str:
@@ -221,8 +226,9 @@ class KubeClient:
         deadline = time.monotonic() + 4 * self.read_timeout
         parts: list[bytes] = []
         try:
-            while part := response.read(_CHUNK):
-                self.bytes_read += len(part)
+            # read1 gives what has arrived: read would wait for a full chunk, however slowly it drips.
+            while part := response.read1(_CHUNK):
+                self._count(len(part))
                 parts.append(part)
                 if time.monotonic() > deadline:
                     raise self._timed_out(path, "the body did not end")
@@ -243,7 +249,7 @@ class KubeClient:
                 if rest.strip():
                     yield rest
                 return
-            self.bytes_read += len(part)
+            self._count(len(part))
             *lines, rest = (rest + part).split(b"\n")
             yield from (line for line in lines if line.strip())
 
@@ -263,7 +269,7 @@ class KubeClient:
             body = b""
         finally:
             response.close()
-        self.bytes_read += len(body)
+        self._count(len(body))
         return refusal(response.status, body, path, response.headers.get("Retry-After"))
 
     def _timed_out(self, path: str, what: str) -> ClientError:
@@ -274,9 +280,11 @@ class KubeClient:
         """The error of a call that got no usable answer at all."""
         if isinstance(error, ClientError):
             return error
+        where = f"{self.host}{path}"
+        if isinstance(error, urllib3.exceptions.NewConnectionError):  # a kind of timeout to urllib3
+            return ClientError(errors.UNREACHABLE, f"{where}: {_one_line(error)}")
         if isinstance(error, (urllib3.exceptions.TimeoutError, TimeoutError)):
             return self._timed_out(path, "no answer")
-        where = f"{self.host}{path}"
         if isinstance(error, (urllib3.exceptions.ProtocolError, urllib3.exceptions.DecodeError)):
             return ClientError(errors.UNREACHABLE, f"{where}: the connection was cut: {_one_line(error)}")
         reason = error.reason if isinstance(error, ApiException) else error
@@ -310,7 +318,7 @@ def _set_timeout(response: urllib3.HTTPResponse, seconds: float) -> None:
     if found is None:
         stream: Any = getattr(getattr(response, "_fp", None), "fp", None)
         found = getattr(getattr(stream, "raw", None), "_sock", None)
-    if isinstance(found, socket.socket) or hasattr(found, "settimeout"):
+    if hasattr(found, "settimeout"):
         found.settimeout(seconds)
 
 

@@ -42,7 +42,7 @@ class PromClient:
         session.hooks["response"].append(self._check)
         self._timeout = (connect_timeout, read_timeout)
         self._api = PrometheusConnect(
-            url=self.url, session=session, timeout=self._timeout, retry=Retry(total=0, redirect=2)
+            url=self.url, session=session, timeout=self._timeout, retry=Retry(total=0, read=False)
         )
         self._session = session
 

@@ -43,7 +43,10 @@ def lists() -> list[tuple[str, str]]:
         for suffix in ("", "-v1beta1")
     ]
     found += [("kueue/workloads-page1.json", "Workload"), ("kueue/workloads-page2.json", "Workload")]
-    found += [("kueue/kueue-down-v1beta1-list.json", "ClusterQueue"), ("kueue/200-no-such-crd.json", "VolcanoQueue")]
+    found += [
+        ("kueue/kueue-down-v1beta1-list.json", "ClusterQueue"),
+        ("kueue/200-no-such-crd.json", "VolcanoQueue"),
+    ]
     found += [
         (f"volcano-{plugin}/{stem}.json", kind)
         for plugin in ("capacity", "proportion")
@@ -74,7 +77,13 @@ def rows(path: str, kind: str, version: str = "") -> dict[str, dict[str, Any]]:
     made, bad = page_rows(found, page)
     assert bad == []
     named = [as_dict(kind, row) for row in made]
-    return {(f"{r['namespace']}/{r['name']}" if r["namespace"] else r["name"]): r for r in named}
+    return {_key(row): row for row in named}
+
+
+def _key(row: dict[str, Any]) -> str:
+    """Events have no name worth keeping: their uid."""
+    name: str = row.get("name") or row["uid"]
+    return f"{row['namespace']}/{name}" if row["namespace"] else name
 
 
 _TEXT = frozenset(("message", "name", "namespace"))

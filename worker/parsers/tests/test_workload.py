@@ -142,7 +142,12 @@ def test_requests(workloads: dict[str, dict[str, Any]], name: str, requests: dic
 @pytest.mark.parametrize(
     ("name", "queue", "flavor", "usage"),
     [
-        ("infer/job-infer-a-2c4f5", "infer-cq", "l4-shared", {"cpu": 12, "memory": 96 * GI, "nvidia.com/gpu": 12}),
+        (
+            "infer/job-infer-a-2c4f5",
+            "infer-cq",
+            "l4-shared",
+            {"cpu": 12, "memory": 96 * GI, "nvidia.com/gpu": 12},
+        ),
         (
             "lab/job-lab-partial-c7d7b",
             "mig-cq",
@@ -150,7 +155,12 @@ def test_requests(workloads: dict[str, dict[str, Any]], name: str, requests: dic
             {"cpu": 22, "memory": 44 * GI, "nvidia.com/mig-1g.10gb": 22},
         ),
         ("lab/job-lab-amd-261a5", "amd-cq", "mi300x", {"cpu": 4, "memory": 32 * GI, "amd.com/gpu": 8}),
-        ("team-a/job-chk-wait-4c566", "checked-cq", "a100", {"cpu": 4, "memory": 32 * GI, "nvidia.com/gpu": 1}),
+        (
+            "team-a/job-chk-wait-4c566",
+            "checked-cq",
+            "a100",
+            {"cpu": 4, "memory": 32 * GI, "nvidia.com/gpu": 1},
+        ),
     ],
 )
 def test_usage_of_what_holds_quota(
@@ -253,7 +263,7 @@ def true(*types: str) -> list[dict[str, str]]:
     ]
 
 
-ASSIGNED = {
+ASSIGNED: dict[str, Any] = {
     "clusterQueue": "cq",
     "podSetAssignments": [
         {
@@ -311,7 +321,7 @@ def test_remaining_usage_counts_memory_in_bytes() -> None:
 
 
 def test_pod_sets_in_one_flavor_add_up() -> None:
-    assignment = dict(ASSIGNED["podSetAssignments"][0])  # type: ignore[index,call-overload]
+    assignment = ASSIGNED["podSetAssignments"][0]
     row = workload(
         {"podSets": [{"name": "a", "count": 5}, {"name": "b", "count": 5}]},
         {
@@ -357,11 +367,17 @@ def test_kueues_own_reason_wins_over_ours() -> None:
         {"type": "Admitted", "status": "False", "reason": "PendingDelayedTopologyRequests", "message": "m"},
     ]
     row = workload({}, {"conditions": said})
-    assert (row["state"], row["reason"], row["message"]) == ("reserved", "PendingDelayedTopologyRequests", "m")
+    assert (row["state"], row["reason"], row["message"]) == (
+        "reserved",
+        "PendingDelayedTopologyRequests",
+        "m",
+    )
 
 
 def test_an_unknown_reason_passes_through() -> None:
-    said = [{"type": "QuotaReserved", "status": "False", "reason": "FromTheFuture", "message": "日本語 ünknown"}]
+    said = [
+        {"type": "QuotaReserved", "status": "False", "reason": "FromTheFuture", "message": "日本語 ünknown"}
+    ]
     row = workload({}, {"conditions": said})
     assert (row["reason"], row["message"]) == ("FromTheFuture", "日本語 ünknown")
     assert row["conditions"]["QuotaReserved"]["since"] is None

@@ -1,0 +1,230 @@
+"""DCGM series in the shapes that different installations give them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from worker.parsers.dcgm import COLUMNS, QUERY, Samples, group_by_metric, samples
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+MI = 1 << 20
+CARD = {"UUID": "GPU-1", "gpu": "0", "modelName": "NVIDIA H100 80GB HBM3", "Hostname": "n1", "job": "dcgm"}
+UTIL, ENGINE, SM = "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_PROF_SM_ACTIVE"
+USED, FREE, RESERVED = "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_FB_FREE", "DCGM_FI_DEV_FB_RESERVED"
+POWER, XID = "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_XID_ERRORS"
+
+
+def one(metric: str, value: Any, **labels: str) -> dict[str, Any]:
+    return {"metric": {"__name__": metric, **CARD, **labels}, "value": [NOW.timestamp(), str(value)]}
+
+
+def read(*series: dict[str, Any]) -> Samples:
+    return samples(group_by_metric(series), NOW)
+
+
+def rows(*series: dict[str, Any]) -> list[dict[str, Any]]:
+    return [dict(zip(COLUMNS, row, strict=True)) for row in read(*series).rows]
+
+
+def test_a_whole_card() -> None:
+    (row,) = rows(
+        one(
+            UTIL,
+            37,
+            exported_namespace="team-a",
+            exported_pod="train-0",
+            namespace="gpu-operator",
+            pod="dcgm-exporter-x",
+        ),
+        one(USED, 60000),
+        one(FREE, 20000),
+        one(RESERVED, 1559),
+        one(POWER, 512.345),
+        one(XID, 0),
+    )
+    assert row == {
+        "sampled_at": NOW,
+        "device": "GPU-1",
+        "instance": "",
+        "node_name": "n1",
+        "model": "NVIDIA H100 80GB HBM3",
+        "namespace": "team-a",
+        "pod": "train-0",
+        "utilisation_ratio": Decimal("0.3700"),
+        "utilisation_source": "gpu_util",
+        "memory_used_bytes": 60000 * MI,
+        "memory_total_bytes": 81559 * MI,
+        "power_watts": Decimal("512.35"),
+        "xid": 0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("series", "ratio", "source"),
+    [
+        ([(SM, 0.5), (ENGINE, 0.9), (UTIL, 99)], "0.5000", "sm_active"),
+        ([(ENGINE, 0.9), (UTIL, 99)], "0.9000", "gr_engine_active"),
+        ([(UTIL, 99)], "0.9900", "gpu_util"),
+        ([(SM, "NaN"), (UTIL, 99)], "0.9900", "gpu_util"),
+        ([(ENGINE, 1.00005)], "1.0000", "gr_engine_active"),
+    ],
+)
+def test_utilisation_comes_from_the_best_source(
+    series: list[tuple[str, Any]], ratio: str, source: str
+) -> None:
+    (row,) = rows(*(one(metric, value) for metric, value in series))
+    assert (row["utilisation_ratio"], row["utilisation_source"]) == (Decimal(ratio), source)
+
+
+def test_absent_is_not_zero() -> None:
+    (row,) = rows(one(USED, 100))
+    assert row["memory_used_bytes"] == 100 * MI
+    assert row["utilisation_ratio"] is None
+    assert row["utilisation_source"] == ""
+    assert (row["memory_total_bytes"], row["power_watts"], row["xid"]) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "reason"),
+    [
+        (UTIL, 101, "out of range"),
+        (SM, 1.01, "out of range"),
+        (USED, 9223372036854775794, "out of range"),
+        (USED, -1, "out of range"),
+        (POWER, "NaN", "NaN"),
+        (POWER, "+Inf", "infinite"),
+        (XID, "many", "not a number"),
+    ],
+)
+def test_unusable_values_are_dropped_and_reported(metric: str, value: Any, reason: str) -> None:
+    found = read(one(FREE, 1), one(metric, value))
+    assert [(p.metric, p.reason, p.times) for p in found.problems] == [(metric, reason, 1)]
+    assert found.problems[0].example.startswith("GPU-1: ")
+    (row,) = rows(one(FREE, 1), one(metric, value))
+    values = ("utilisation_ratio", "memory_used_bytes", "power_watts", "xid")
+    assert [row[name] for name in values] == [None] * 4
+
+
+def test_problems_are_counted_not_listed() -> None:
+    found = read(*(one(UTIL, "NaN", UUID=f"GPU-{i}") for i in range(50)))
+    assert [(p.times, p.example) for p in found.problems] == [(50, "GPU-0: NaN")]
+    # the devices are known all the same
+    assert len(found.rows) == 50
+
+
+# ------------------------------------------------------------------ who uses a device
+def test_exported_labels_hold_the_user_and_idle_cards_have_none() -> None:
+    exporter = {"namespace": "gpu-operator", "pod": "nvidia-dcgm-exporter-abc"}
+    busy, idle = rows(
+        one(UTIL, 50, exported_namespace="team-a", exported_pod="train-0", **exporter),
+        one(UTIL, 0, UUID="GPU-2", **exporter),
+    )
+    assert (busy["namespace"], busy["pod"]) == ("team-a", "train-0")
+    assert (idle["namespace"], idle["pod"]) == ("", "")
+
+
+def test_plain_labels_hold_the_user_but_never_the_exporter() -> None:
+    busy, idle = rows(
+        one(UTIL, 50, namespace="team-a", pod="train-0"),
+        one(UTIL, 0, UUID="GPU-2", namespace="gpu-operator", pod="nvidia-dcgm-exporter-abc"),
+    )
+    assert (busy["namespace"], busy["pod"]) == ("team-a", "train-0")
+    assert (idle["namespace"], idle["pod"]) == ("", "")
+
+
+def test_the_exporter_is_known_by_its_target_whatever_its_name() -> None:
+    target = {
+        "metric": {"__name__": "up", "job": "dcgm", "namespace": "mon", "pod": "gpu-agent-1"},
+        "value": [0, "1"],
+    }
+    (idle,) = rows(one(UTIL, 0, namespace="mon", pod="gpu-agent-1"), target)
+    assert (idle["namespace"], idle["pod"]) == ("", "")
+
+
+def test_the_scheme_is_decided_per_scrape_job() -> None:
+    found = rows(
+        one(UTIL, 50, exported_namespace="a", exported_pod="p", namespace="ops", pod="agent"),
+        one(UTIL, 50, UUID="GPU-2", job="static", namespace="b", pod="q"),
+    )
+    assert [(r["namespace"], r["pod"]) for r in found] == [("a", "p"), ("b", "q")]
+
+
+@pytest.mark.parametrize(
+    ("labels", "node"),
+    [
+        ({"Hostname": "n1"}, "n1"),
+        ({"Hostname": "", "hostname": "n2"}, "n2"),
+        ({"Hostname": "localhost", "node": "n3"}, "n3"),
+        ({"Hostname": "dcgm-exporter-x", "pod": "dcgm-exporter-x"}, ""),
+    ],
+)
+def test_node_names(labels: dict[str, str], node: str) -> None:
+    (row,) = rows(one(UTIL, 1, **labels))
+    assert row["node_name"] == node
+
+
+def test_series_without_a_device_are_reported() -> None:
+    found = read(one(UTIL, 1, UUID=""))
+    assert found.rows == []
+    assert found.problems[0].reason == "no device UUID"
+
+
+# ------------------------------------------------------------------ sharing and MIG
+def test_copies_per_pod_become_one_row() -> None:
+    found = rows(
+        one(ENGINE, 0.714, namespace="default", pod="w-1", vgpu="0"),
+        one(ENGINE, 0.714, namespace="default", pod="w-2", vgpu="1"),
+    )
+    assert [(r["utilisation_ratio"], r["namespace"], r["pod"]) for r in found] == [
+        (Decimal("0.7140"), "default", "")
+    ]
+
+
+def test_the_cards_own_series_beats_the_parts_of_pods() -> None:
+    (row,) = rows(
+        one(UTIL, 45, namespace="default", pod="w-1", vgpu="0"),
+        one(UTIL, 70),
+        one(UTIL, 25, namespace="other", pod="w-2", vgpu="1"),
+    )
+    assert (row["utilisation_ratio"], row["namespace"], row["pod"]) == (Decimal("0.7000"), "", "")
+
+
+def test_instances_are_rows_and_board_power_stands_once() -> None:
+    mig = [{"GPU_I_ID": gi, "GPU_I_PROFILE": "1g.10gb"} for gi in ("7", "8", "9")]
+    found = rows(
+        *(one(ENGINE, 0.1 * i, **labels) for i, labels in enumerate(mig)),
+        *(one(POWER, 300, **labels) for labels in mig),
+        *(one(UTIL, 0, **labels) for labels in mig),
+    )
+    assert [r["instance"] for r in found] == ["7", "8", "9"]
+    assert [r["power_watts"] for r in found] == [Decimal("300.00"), None, None]
+    assert [r["utilisation_source"] for r in found] == ["gr_engine_active"] * 3
+
+
+def test_gpu_util_means_nothing_on_an_instance() -> None:
+    (row,) = rows(one(UTIL, 0, GPU_I_ID="1"))
+    assert row["utilisation_ratio"] is None
+
+
+# ------------------------------------------------------------------ many times
+def test_a_matrix_gives_rows_per_time() -> None:
+    start = NOW.timestamp()
+    matrix = {
+        "metric": {"__name__": UTIL, **CARD},
+        "values": [[start, "10"], [start + 3600, "20"], [start + 7200, "NaN"]],
+    }
+    found = samples(group_by_metric([matrix]))
+    assert [(row[0], row[7]) for row in found.rows] == [
+        (NOW, Decimal("0.1000")),
+        (NOW + timedelta(hours=1), Decimal("0.2000")),
+        (NOW + timedelta(hours=2), None),
+    ]
+
+
+def test_nothing_at_all() -> None:
+    assert read() == Samples([], COLUMNS, [])
+    assert "DCGM_FI_PROF_SM_ACTIVE|" in QUERY
