@@ -207,6 +207,7 @@ SPECTACULAR_SETTINGS = {
     "DESCRIPTION": "GPU capacity, quota and admission facts of Kueue and Volcano clusters.",
     "VERSION": "1",
     "SERVE_INCLUDE_SCHEMA": False,
+    "OAS_VERSION": "3.1.0",
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "ENUM_NAME_OVERRIDES": {
         "FreshnessEnum": "apps.api.base.FRESHNESS",

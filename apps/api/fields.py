@@ -6,12 +6,11 @@ from datetime import UTC
 from decimal import Decimal
 from typing import Any
 
-from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 
-@extend_schema_field(OpenApiTypes.DECIMAL)
+@extend_schema_field({"type": "string", "format": "decimal"})
 class DecimalText(serializers.Field):  # type: ignore[type-arg]
     """A Decimal as text, without exponent or trailing zeros ("8", "0.5"); `keep_scale` leaves money its cents."""
 

@@ -14,9 +14,9 @@ from apps.api.fields import Amounts, DecimalText, Instant, Text
 from apps.api.pagination import Key, Page, page_of_rows
 from apps.api.quotas import team_slugs
 from apps.api.schema import documented
+from apps.capacity.filters import NodeForm
 from apps.capacity.rows import NodeDetail, NodePod, NodeRow
 from apps.capacity.selectors import node_detail, node_rows
-from apps.fleet.filters import ClusterForm
 from apps.observations.models import Source
 
 NODE_SOURCES = (Source.NODES.value, Source.PODS.value)
@@ -104,13 +104,13 @@ class NodeDetailSerializer(serializers.Serializer):  # type: ignore[type-arg]
 class NodesView(ListView):
     route = "nodes"
     item = NodeSerializer
-    filter_class = ClusterForm
+    filter_class = NodeForm
     needs = NODE_SOURCES
     key_shape = (int, str, str, str)
 
     def page(self, reading: Reading, *, after: Key | None, size: int) -> Page[NodeRow]:
         return page_of_rows(
-            node_rows(now=reading.now, clusters=reading.clusters),
+            reading.form.narrowed(node_rows(now=reading.now, clusters=reading.clusters)),
             key=lambda row: (row.cluster.pk, row.node, row.model, row.sharing_mode),
             after=after,
             size=size,

@@ -104,7 +104,7 @@ def decode_cursor(text: str, *, route: str) -> Key | None:
     """The key, or None for anything that `encode_cursor` did not make for this route."""
     try:
         parts = json.loads(urlsafe_b64decode(text + "=" * (-len(text) % 4)))
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(parts, list) or len(parts) < 2 or parts[0] != route:
         return None

@@ -1,7 +1,7 @@
 """Errors as RFC 9457 problem documents (`application/problem+json`).
 
-Input: an exception raised in an API view; output: type, title, status, detail, instance and, for bad input,
-`errors`: [{"parameter", "code", "detail"}]. `type` and `code` are stable and meant for programs; title and detail
+Input: an exception raised in an API view; output: type, title, status, detail, instance and `errors`:
+[{"parameter", "code", "detail"}], empty unless the input was bad. `type` and `code` are stable and meant for programs; title and detail
 are sentences in the language of the request. What a reader may not see answers exactly like what does not exist.
 """
 
@@ -112,10 +112,9 @@ def problem(
         "detail": detail,
         "instance": request.path,
     }
-    if faults:
-        body["errors"] = [
-            {"parameter": fault.parameter, "code": fault.code, "detail": fault.detail} for fault in faults
-        ]
+    body["errors"] = [
+        {"parameter": fault.parameter, "code": fault.code, "detail": fault.detail} for fault in faults or []
+    ]
     return Response(body, status=status_code, headers=headers, content_type=MEDIA_TYPE)
 
 

@@ -6,6 +6,7 @@ request; machine-readable names never change with it.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -43,7 +44,7 @@ class ProblemSerializer(serializers.Serializer):  # type: ignore[type-arg]
     status = serializers.IntegerField(read_only=True)
     detail = Text()
     instance = Text()
-    errors = FaultSerializer(many=True, read_only=True, required=False)  # type: ignore[assignment]
+    errors = FaultSerializer(many=True, read_only=True)  # type: ignore[assignment]
 
 
 _PROBLEMS = {
@@ -57,14 +58,14 @@ _PROBLEMS = {
 
 
 def documented(*, operation: str, summary: str, description: str = "") -> Callable[[V], V]:
-    """Class decorator of a ListView or DetailView."""
+    """Class decorator of a ListView or DetailView; without a description its module's docstring is taken."""
 
     def decorate(view: V) -> V:
         many = issubclass(view, ListView)
         schema = extend_schema(
             operation_id=operation,
             summary=summary,
-            description=description or (view.__doc__ if "__doc__" in vars(view) and view.__doc__ else ""),
+            description=description or (sys.modules[view.__module__].__doc__ or "").strip(),
             tags=[view.route],
             parameters=_parameters(view, many=many),
             responses={(200, "application/json"): _envelope(view, operation, many=many), **_PROBLEMS},

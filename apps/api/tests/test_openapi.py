@@ -1,0 +1,128 @@
+"""The OpenAPI document: free of warnings, as committed, and true: real answers are checked against it."""
+
+import re
+
+import jsonschema
+import pytest
+import yaml
+from django.conf import settings
+from django.core.management import call_command
+from drf_spectacular.drainage import GENERATOR_STATS
+from drf_spectacular.validation import validate_schema
+
+from apps.api.openapi import document, document_yaml
+from apps.api.tests.test_reads import LISTS
+from apps.api.tests.world import World
+from apps.api.urls import urlpatterns
+
+
+@pytest.fixture(scope="module")
+def schema() -> dict:
+    return document()
+
+
+def test_the_document_is_valid_and_made_without_a_warning():
+    with GENERATOR_STATS.silence():
+        GENERATOR_STATS.reset()
+        validate_schema(document())
+        found = {**GENERATOR_STATS._warn_cache, **GENERATOR_STATS._error_cache}
+    assert found == {}
+
+
+def test_the_committed_document_is_up_to_date(tmp_path):
+    call_command("write_openapi", str(tmp_path / "openapi.yaml"), verbosity=0)
+    made = (tmp_path / "openapi.yaml").read_text()
+    assert made == (settings.BASE_DIR / "docs" / "openapi.yaml").read_text(), "run: manage.py write_openapi"
+
+
+def test_the_document_is_the_same_in_every_language():
+    from django.utils.translation import override
+
+    with override("zh-hans"):
+        assert document_yaml() == document_yaml()
+        chinese = document_yaml()
+    assert chinese == document_yaml()
+
+
+def test_every_route_is_documented(schema):
+    routes = {
+        str(pattern.pattern) for pattern in urlpatterns if str(pattern.pattern).startswith(("v1/", "^v1/"))
+    }
+    assert len(schema["paths"]) == len(routes) == 18
+    for path, operations in schema["paths"].items():
+        assert set(operations) == {"get"}, path
+        assert operations["get"]["summary"]
+        assert set(operations["get"]["responses"]) == {"200", "400", "401", "404"}
+
+
+@pytest.mark.parametrize("path", [*(f"{route}/" for route in LISTS), "usage/hours/?cluster=east"])
+def test_a_list_answers_what_the_document_promises(world: World, schema, path):
+    check(schema, f"/api/v1/{path.partition('?')[0]}", world.client("admin").get(f"/api/v1/{path}"))
+
+
+@pytest.mark.parametrize(
+    ("route", "path"),
+    [
+        ("clusters/{slug}/", "clusters/east/"),
+        ("teams/{slug}/", "teams/red/"),
+        ("nodes/{cluster}/{name}/", "nodes/east/gpu-1/"),
+        ("workloads/{uid}/", "workloads/uid-red-waits/"),
+    ],
+)
+def test_a_detail_answers_what_the_document_promises(world: World, schema, route, path):
+    check(schema, f"/api/v1/{route}", world.client("admin").get(f"/api/v1/{path}"))
+
+
+@pytest.mark.parametrize(("path", "status"), [("teams/?x=1", 400), ("teams/none/", 404)])
+def test_an_error_answers_what_the_document_promises(world: World, schema, path, status):
+    response = world.client("admin").get(f"/api/v1/{path}")
+    assert response.status_code == status
+    check(schema, "/api/v1/teams/", response, media="application/problem+json")
+
+
+def test_every_parameter_of_the_shared_filters_is_documented(schema):
+    parameters = {p["name"]: p for p in schema["paths"]["/api/v1/admission-failures/"]["get"]["parameters"]}
+    assert {"window", "from", "to", "cluster", "team", "cause", "cursor", "page_size"} <= set(parameters)
+    assert "quota" in parameters["cause"]["schema"]["enum"]
+    assert parameters["page_size"]["schema"]["maximum"] == 500
+
+
+def check(schema: dict, route: str, response, media: str = "application/json") -> None:
+    promised = schema["paths"][route]["get"]["responses"][str(response.status_code)]["content"][media][
+        "schema"
+    ]
+    whole = {**promised, "components": closed(schema["components"])}
+    jsonschema.Draft202012Validator(whole).validate(response.json())
+
+
+def closed(node):
+    """Every object with named properties takes no other ones: an undocumented field is a fault, too."""
+    if isinstance(node, dict):
+        made = {key: closed(value) for key, value in node.items()}
+        if isinstance(made.get("properties"), dict) and made.get("type") == "object":
+            made.setdefault("additionalProperties", False)
+        return made
+    return [closed(value) for value in node] if isinstance(node, list) else node
+
+
+@pytest.mark.parametrize("suffix", ["", "?format=json"])
+def test_the_document_is_served_to_whoever_is_signed_in(world: World, suffix):
+    assert world.client("anonymous").get("/api/schema/").status_code == 401
+    response = world.client("guest").get("/api/schema/")
+    assert response.status_code == 200
+    assert yaml.safe_load(response.content)["info"]["title"] == "GPU Portal API"
+
+
+def test_the_reading_page_needs_no_other_host_and_no_inline_code(world: World):
+    assert world.client("anonymous").get("/api/docs/").status_code == 302
+    response = world.client("guest").get("/api/docs/")
+    text = response.content.decode()
+    assert response.status_code == 200
+    assert re.findall(r"<script(?![^>]*\bsrc=)", text) == []
+    assert "<style" not in text
+    assert not re.search(r"\son[a-z]+=|\sstyle=", text)
+    assert not re.search(r"(?:src|href)=\"(?:https?:)?//", text)
+    policy = response.headers["Content-Security-Policy"]
+    assert "unsafe" not in policy
+    for path in re.findall(r'(?:src|href)="(/static/[^"]+)"', text):
+        assert world.client("guest").get(path).status_code == 200, path

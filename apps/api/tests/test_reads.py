@@ -1,0 +1,394 @@
+"""What each route answers: rows of the right teams, decimals as text, times with Z, absent told from zero."""
+
+import json
+import re
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+from django.utils.translation import override
+
+from apps.accounts.models import Membership
+from apps.api.fields import DecimalText
+from apps.api.tests.world import ROLES, World, quarantine, usage_hour, workload
+from apps.chargeback.models import Rate
+from apps.core.windows import HOUR, floor_hour
+from apps.fleet.models import TeamBinding
+from apps.observations.models import Outcome, Source, SourceState
+from apps.usage.models import UsageHour
+
+V1 = "/api/v1"
+LISTS = [
+    "clusters",
+    "teams",
+    "capacity",
+    "nodes",
+    "queues",
+    "quotas",
+    "workloads",
+    "admission-failures",
+    "usage",
+    "findings",
+    "rates",
+    "charges",
+    "sources",
+]
+TEAM_SCOPED = ("teams", "workloads", "admission-failures", "usage", "charges", "quotas", "queues")
+
+
+def get(world: World, role: str, path: str, **headers: str) -> dict:
+    response = world.client(role).get(f"{V1}/{path}", headers=headers)
+    assert response.status_code == 200, response.content[:1000]
+    return response.json()
+
+
+def results(world: World, role: str, path: str) -> list[dict]:
+    return get(world, role, path)["results"]
+
+
+@pytest.mark.parametrize("route", LISTS)
+def test_every_list_says_how_old_and_how_complete_it_is(world: World, route):
+    body = get(world, "admin", f"{route}/")
+    assert list(body)[:5] == ["as_of", "state", "state_label", "sources", "missing"]
+    assert body["as_of"].endswith("Z")
+    assert body["state"] == "ok", body["sources"]
+    assert body["missing"] == []
+    assert body["results"]
+    assert body["next"] is None
+
+
+@pytest.mark.parametrize("route", LISTS)
+@pytest.mark.parametrize("role", ROLES[1:])
+def test_no_number_is_a_float_and_every_time_is_utc(world: World, route, role):
+    response = world.client(role).get(f"{V1}/{route}/")
+    assert response.status_code == 200
+    text = response.content.decode()
+    floats: list[str] = []
+    json.loads(text, parse_float=floats.append)
+    assert floats == []
+    assert "+00:00" not in text
+    for time in re.findall(r'"(\d{4}-\d\d-\d\dT[^"]*)"', text):
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", time)
+
+
+@pytest.mark.parametrize("route", TEAM_SCOPED)
+@pytest.mark.parametrize(
+    ("role", "sees", "not_sees"),
+    [
+        ("guest", (), ("red", "blue", "nobody")),
+        ("viewer", ("red",), ("blue", "nobody")),
+        ("red_lead", ("red",), ("blue", "nobody")),
+        ("blue_lead", ("blue",), ("red", "nobody")),
+        ("finance", ("red", "blue"), ()),
+        ("admin", ("red", "blue"), ()),
+    ],
+)
+def test_a_list_holds_the_readers_teams_and_no_trace_of_others(world: World, route, role, sees, not_sees):
+    rows = json.dumps(results(world, role, f"{route}/"))
+    for team in sees:
+        assert re.search(rf'"{team}[-"]', rows)
+    for team in not_sees:
+        assert not re.search(rf'"{team}[-"s]', rows)
+
+
+@pytest.mark.parametrize("route", ["workloads", "admission-failures", "usage", "charges"])
+def test_readers_of_all_teams_also_see_what_nobody_owns(world: World, route):
+    assert None in {row["team"] for row in results(world, "finance", f"{route}/")}
+    assert {row["team"] for row in results(world, "finance", f"{route}/?team=-")} == {None}
+    assert {row["team"] for row in results(world, "finance", f"{route}/?team=red")} == {"red"}
+
+
+@pytest.mark.parametrize("role", ["guest", "viewer", "finance", "admin"])
+def test_every_role_reads_the_fleet(world: World, role):
+    for route in ("clusters", "capacity", "nodes", "rates", "sources"):
+        assert results(world, role, f"{route}/")
+
+
+def test_clusters_show_no_credentials_and_only_what_is_collected(world: World):
+    text = world.client("admin").get(f"{V1}/clusters/").content.decode()
+    assert "kubeconfig" not in text
+    (row,) = json.loads(text)["results"]
+    assert (row["slug"], row["name"], row["is_demo"]) == ("east", "East", False)
+    assert [source["source"] for source in row["sources"]] == list(Source.values)
+    assert get(world, "viewer", "clusters/east/")["result"]["slug"] == "east"
+    assert world.client("admin").get(f"{V1}/clusters/west/").status_code == 404
+
+
+def test_a_team_names_what_it_owns_now_and_the_readers_role(world: World):
+    old = world.now - timedelta(days=9)
+    TeamBinding.objects.create(
+        team=world.red,
+        cluster=world.east,
+        kind="namespace",
+        name="gone",
+        valid_from=old,
+        valid_to=world.now - HOUR,
+    )
+    result = get(world, "red_lead", "teams/red/")["result"]
+    assert (result["slug"], result["cost_centre"], result["your_role"]) == ("red", "CC-1", "lead")
+    assert [(b["kind"], b["namespace"], b["name"], b["valid_to"]) for b in result["bindings"]] == [
+        ("cluster_queue", "", "red-cq", None)
+    ]
+    assert get(world, "viewer", "teams/red/")["result"]["your_role"] == "member"
+    assert get(world, "finance", "teams/red/")["result"]["your_role"] == ""
+
+
+def test_a_member_of_two_teams_sees_both_once(world: World):
+    Membership.objects.create(user=world.users["viewer"], team=world.blue)
+    assert [row["slug"] for row in results(world, "viewer", "teams/")] == ["red", "blue"]
+
+
+def test_a_workload_tells_what_it_asks_and_what_it_holds(world: World):
+    waits, runs = (get(world, "viewer", f"workloads/uid-red-{name}/")["result"] for name in ("waits", "runs"))
+    assert (waits["state"], waits["queue"], waits["team"], waits["held"]) == ("pending", "red-cq", "red", [])
+    assert waits["asked"] == {"nvidia.com/gpu": "4"}
+    assert "insufficient unused quota" in waits["message"]
+    assert (waits["admitted_at"], waits["priority"]) == (None, None)
+    assert runs["held"] == [{"flavor": "h100", "resource": "nvidia.com/gpu", "quantity": "4"}]
+
+
+def test_workloads_are_narrowed_by_each_parameter(world: World):
+    def names(query: str) -> set[str]:
+        return {row["name"] for row in results(world, "finance", f"workloads/?{query}")}
+
+    assert names("state=admitted") == {"red-runs", "blue-runs"}
+    assert names("team=red") == {"red-waits", "red-runs"}
+    assert names("queue=red-lq") == names("queue=red-cq") == {"red-waits", "red-runs"}
+    assert names("namespace=blue-ns&state=pending") == {"blue-waits"}
+    assert names("kind=PodGroup") == set()
+    assert names("team=red&queue=blue-cq") == set()
+
+
+def test_a_local_queue_binding_takes_work_out_of_its_cluster_queues_team(world: World):
+    TeamBinding.objects.create(
+        team=world.blue,
+        cluster=world.east,
+        kind="local_queue",
+        namespace="red-ns",
+        name="red-lq",
+        valid_from=world.now - HOUR,
+    )
+    assert {row["name"] for row in results(world, "viewer", "workloads/")} == set()
+    assert "red-waits" in {row["name"] for row in results(world, "blue_lead", "workloads/")}
+    assert world.client("viewer").get(f"{V1}/workloads/uid-red-waits/").status_code == 404
+
+
+def test_waiting_work_says_why_in_stable_words_and_in_the_clusters_own(world: World):
+    body = get(world, "viewer", "admission-failures/")
+    (row,) = body["results"]
+    assert body["count"] == 1
+    assert (row["cause"], row["layer"], row["reason"]) == ("quota", "admission", "Pending")
+    assert row["message"].startswith("couldn't assign flavors")
+    assert 3590 <= row["wait_seconds"] <= 3700
+    chinese = get(world, "viewer", "admission-failures/", **{"Accept-Language": "zh-hans"})["results"][0]
+    assert {key: chinese[key] for key in ("cause", "reason", "message")} == {
+        key: row[key] for key in ("cause", "reason", "message")
+    }
+
+
+def test_counts_are_of_the_readers_work_only(world: World):
+    assert get(world, "admin", "admission-failures/?page_size=1")["count"] == 3
+    assert get(world, "blue_lead", "admission-failures/?page_size=1")["count"] == 1
+    assert get(world, "guest", "admission-failures/")["count"] == 0
+
+
+def test_usage_is_summed_over_whole_hours_as_exact_text(world: World):
+    start = floor_hour(world.now) - 2 * HOUR
+    query = (
+        f"from={start + timedelta(minutes=10):%Y-%m-%dT%H:%M:%SZ}&to={start + 2 * HOUR:%Y-%m-%dT%H:%M:%SZ}"
+    )
+    body = get(world, "viewer", f"usage/?{query}")
+    assert body["window"] == {
+        "start": f"{start:%Y-%m-%dT%H:%M:%SZ}",
+        "end": f"{start + 2 * HOUR:%Y-%m-%dT%H:%M:%SZ}",
+    }
+    (row,) = body["results"]
+    assert (row["reserved_unit_seconds"], row["admitted_unit_seconds"]) == ("28801", "14400.5")
+
+
+def test_a_charge_is_exact_and_a_missing_rate_is_not_free(world: World):
+    body = get(world, "viewer", "charges/?window=24h")
+    (row,) = body["results"]
+    assert row["unit_seconds"] == "43201.5"
+    assert (row["currency"], row["price_per_unit_hour"], row["amount"]) == ("USD", "2.5", "30.00")
+    assert body["totals"] == {"USD": "30.00"}
+    Rate.objects.all().delete()
+    body = get(world, "viewer", "charges/?window=24h")
+    (row,) = body["results"]
+    assert (row["currency"], row["price_per_unit_hour"], row["amount"], row["rate_id"]) == (None,) * 4
+    assert (body["totals"], body["unpriced_unit_seconds"]) == ({}, {"nvidia.com/gpu": "43201.5"})
+
+
+def test_finished_hours_come_once_in_order_and_never_twice(world: World):
+    path = "usage/hours/?cluster=east"
+    body = get(world, "finance", path)
+    this_hour = floor_hour(world.now)
+    assert body["finished_until"] == f"{this_hour:%Y-%m-%dT%H:%M:%SZ}"
+    seqs = [row["seq"] for row in body["results"]]
+    assert len(seqs) == 6
+    assert seqs == sorted(seqs)
+    assert get(world, "finance", f"{path}&after_seq={seqs[-1]}")["results"] == []
+    assert [row["seq"] for row in results(world, "finance", f"{path}&after_seq={seqs[1]}")] == seqs[2:]
+    assert {row["team"] for row in results(world, "red_lead", path)} == {"red"}
+    assert {row["team"] for row in body["results"]} == {"red", "blue", None}
+
+
+def test_hours_of_a_cluster_that_was_never_rolled_up_are_not_zero_but_unknown(world: World):
+    usage_hour(world, world.red, floor_hour(world.now) - HOUR, cluster=world.west)
+    body = get(world, "finance", "usage/hours/?cluster=west")
+    assert (body["finished_until"], body["results"]) == (None, [])
+    assert UsageHour.objects.filter(cluster=world.west).exists()
+
+
+def test_rates_say_where_they_hold(world: World):
+    Rate.objects.create(
+        cluster=world.east,
+        flavor="h100",
+        resource="nvidia.com/gpu",
+        currency="CNY",
+        price_per_hour=Decimal("18.123456"),
+        valid_from=world.now,
+    )
+    first, second = results(world, "guest", "rates/")
+    assert (first["cluster"], first["flavor"], first["price_per_unit_hour"]) == (None, None, "2.5")
+    assert (second["cluster"], second["flavor"], second["price_per_unit_hour"]) == (
+        "east",
+        "h100",
+        "18.123456",
+    )
+
+
+def test_a_failed_source_is_told_to_all_and_its_raw_error_to_platform_admins(world: World):
+    SourceState.objects.filter(source="kueue").update(
+        last_outcome=Outcome.FAILED,
+        error_kind="unauthorized",
+        error="401 from https://10.0.0.1:6443",
+        failures=3,
+    )
+    quarantine(world)
+    rows = {row["source"]: row for row in results(world, "viewer", "sources/")}
+    assert (rows["kueue"]["state"], rows["kueue"]["error_kind"]) == ("failed", "unauthorized")
+    assert rows["kueue"]["sentence"]
+    assert rows["kueue"]["action"]
+    assert (rows["kueue"]["failures_in_a_row"], rows["kueue"]["quarantined_objects"]) == (3, 1)
+    assert rows["kueue"]["error"] is None
+    assert rows["nodes"]["sentence"] == rows["nodes"]["action"] == ""
+    admins = {row["source"]: row for row in results(world, "admin", "sources/")}
+    assert admins["kueue"]["error"] == "401 from https://10.0.0.1:6443"
+
+
+def test_a_source_that_was_never_read_is_missing_and_has_no_age(world: World):
+    SourceState.objects.filter(source="kueue").delete()
+    body = get(world, "admin", "workloads/")
+    assert body["state"] == "partial"
+    (missing,) = body["missing"]
+    assert (missing["cluster"], missing["source"], missing["state"]) == ("east", "kueue", "never")
+    assert (missing["observed_at"], missing["age_seconds"]) == (None, None)
+    SourceState.objects.all().delete()
+    body = get(world, "admin", "workloads/")
+    assert (body["as_of"], body["state"]) == (None, "never")
+
+
+def test_old_numbers_are_called_stale_with_their_age(world: World):
+    SourceState.objects.filter(source="kueue").update(
+        last_ok_at=world.now - HOUR, last_run_at=world.now - HOUR
+    )
+    body = get(world, "admin", "quotas/")
+    assert body["state"] == "stale"
+    ages = {row["source"]: row["age_seconds"] for row in body["sources"]}
+    assert ages["kueue"] >= 3600
+    assert ages["volcano"] < 60
+
+
+def test_quota_rows_are_the_queues_numbers(world: World):
+    (row,) = [r for r in results(world, "viewer", "quotas/") if r["resource"] == "nvidia.com/gpu"]
+    assert (row["queue"], row["flavor"], row["cohort"], row["system"]) == ("red-cq", "h100", "all", "kueue")
+    assert (row["nominal"], row["reserved"], row["pending"], row["waiting_workloads"]) == ("8", "4", "4", 1)
+    assert row["borrowing_limit"] is None
+    assert row["teams"] == ["red"]
+
+
+def test_queues_come_flat_with_their_parent(world: World):
+    rows = {row["name"]: row for row in results(world, "admin", "queues/")}
+    assert (rows["red-cq"]["kind"], rows["red-cq"]["parent"]) == ("ClusterQueue", "all")
+    assert (rows["all"]["kind"], rows["all"]["is_implicit"]) == ("Cohort", True)
+    assert rows["red-cq"]["quotas"][0]["nominal"] == "8"
+
+
+def test_capacity_adds_up(world: World):
+    body = get(world, "viewer", "capacity/")
+    (pool,) = body["results"]
+    assert (
+        pool["physical_devices"] == 16 == sum(pool["device_buckets"].values()) + pool["allocatable_devices"]
+    )
+    assert (pool["nominal"], pool["held_bound"], pool["nodes"]) == ("16", "4", 2)
+    assert body["totals"]["physical_devices"] == 16
+    assert body["left_out_clusters"] == []
+
+
+def test_a_node_lists_the_readers_pods_and_counts_the_others(world: World):
+    assert [row["name"] for row in results(world, "guest", "nodes/")] == ["gpu-1", "gpu-2"]
+    seen = {role: get(world, role, "nodes/east/gpu-1/")["result"] for role in ("guest", "viewer", "admin")}
+    assert {role: [pod["name"] for pod in node["pods"]] for role, node in seen.items()} == {
+        "guest": [],
+        "viewer": ["red-pod"],
+        "admin": ["blue-pod", "red-pod"],
+    }
+    assert {role: node["pods_of_others"] for role, node in seen.items()} == {
+        "guest": 2,
+        "viewer": 1,
+        "admin": 0,
+    }
+    for path in ("nodes/east/nothing/", "nodes/west/gpu-1/", "nodes/nowhere/gpu-1/"):
+        assert world.client("admin").get(f"{V1}/{path}").status_code == 404
+
+
+def test_times_are_utc_whatever_zone_the_pages_are_in(world: World, settings):
+    settings.TIME_ZONE = "Asia/Shanghai"
+    assert get(world, "admin", "workloads/")["results"][0]["queued_at"].endswith("Z")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("8.000", "8"),
+        ("0.500", "0.5"),
+        ("-0.0", "0"),
+        ("1E+3", "1000"),
+        ("1E-7", "0.0000001"),
+        ("100", "100"),
+        ("Infinity", "Infinity"),
+    ],
+)
+def test_decimals_are_plain_digits(value, text):
+    assert DecimalText().to_representation(Decimal(value)) == text
+
+
+def test_money_keeps_its_cents():
+    with override("de"):
+        assert DecimalText(keep_scale=True).to_representation(Decimal("1234.50")) == "1234.50"
+
+
+@pytest.mark.parametrize("route", LISTS)
+def test_the_number_of_queries_does_not_grow_with_the_rows(
+    world: World, route, django_assert_max_num_queries, django_assert_num_queries
+):
+    from django.db import connection
+    from django.test.utils import CaptureQueriesContext
+
+    client = world.client("admin")
+    client.get(f"{V1}/{route}/")
+    with CaptureQueriesContext(connection) as few:
+        client.get(f"{V1}/{route}/")
+    for number in range(12):
+        workload(
+            world,
+            f"more-{number}",
+            team=("red", "blue")[number % 2],
+            state=("pending", "admitted")[number % 2],
+        )
+        usage_hour(world, world.red, floor_hour(world.now) - HOUR, queue=f"q{number}")
+    with CaptureQueriesContext(connection) as many:
+        client.get(f"{V1}/{route}/")
+    assert len(many) == len(few), [query["sql"][:200] for query in many]
+    assert len(many) <= 30
