@@ -94,8 +94,8 @@ app.conf.update(
         },
         "rollups": {
             "task": "worker.tasks.dispatch_rollups",
-            "schedule": crontab(minute=2),
-            "options": {"expires": 3000},
+            "schedule": crontab(minute="2-59/10"),
+            "options": {"expires": 540},
         },
         "upkeep": {
             "task": "worker.tasks.upkeep",

@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from apps.fleet.models import Cluster
 from apps.observations.retention import drop_gone, keep_observation_partitions
-from apps.usage.services import rollup_hours
+from apps.usage.services import capacity_snapshot, rollup_hours
 
 logger = logging.getLogger(__name__)
 ROLLUP_SOFT, ROLLUP_HARD = 540, 600
@@ -21,17 +21,20 @@ def dispatch_rollups() -> int:
     """Send one rollup per cluster, those no longer collected included: their last hours may be open."""
     ids = list(Cluster.objects.order_by("pk").values_list("pk", flat=True))
     for cluster_id in ids:
-        rollup.apply_async(args=(cluster_id,), expires=3000, queue="rollup")
+        rollup.apply_async(args=(cluster_id,), expires=540, queue="rollup")
     return len(ids)
 
 
 @shared_task(name="worker.tasks.rollup", soft_time_limit=ROLLUP_SOFT, time_limit=ROLLUP_HARD)
 def rollup(cluster_id: int) -> int:
-    """Bring the hourly usage of one cluster up to the last complete hour; returns the rows."""
+    """Bring the hourly usage of one cluster up to now, and note its capacity in this hour; returns the rows."""
     cluster = Cluster.objects.filter(pk=cluster_id).first()
     if cluster is None:
         return 0
-    return rollup_hours(cluster=cluster, now=timezone.now()).rows
+    now = timezone.now()
+    if cluster.enabled:
+        capacity_snapshot(cluster=cluster, at=now)
+    return rollup_hours(cluster=cluster, now=now).rows
 
 
 @shared_task(name="worker.tasks.upkeep", soft_time_limit=UPKEEP_SOFT, time_limit=UPKEEP_HARD)

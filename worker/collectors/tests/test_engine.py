@@ -23,7 +23,8 @@ def pods(**where: Any) -> set[str]:
 
 
 def cursor(kind: str = "Pod", source: str = "pods") -> dict[str, Any]:
-    return SourceState.objects.get(source=source).cursors.get(kind, {})
+    found: dict[str, Any] = SourceState.objects.get(source=source).cursors.get(kind, {})
+    return found
 
 
 def put_pod(api: MiniCluster, name: str = "p1", **content: Any) -> None:
@@ -264,7 +265,7 @@ def test_waiting_work_finds_its_queue_in_the_first_pull(api: MiniCluster, pull: 
 
 
 # ------------------------------------------------------------------ quarantine
-BAD_POD = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "lots"}}}]}}
+BAD_POD: dict[str, Any] = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "lots"}}}]}}
 
 
 def test_object_with_a_bad_quantity_costs_only_itself(api: MiniCluster, pull: Pull, status: Any) -> None:

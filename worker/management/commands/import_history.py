@@ -1,0 +1,104 @@
+"""`manage.py import_history --api URL`: take over the demo cluster's past, so that charts have something to show.
+
+Idempotent and incremental: a second run asks only for what is newer than the last import.
+"""
+
+from __future__ import annotations
+
+import time
+from argparse import ArgumentParser
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any
+
+import urllib3
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+from django.db import connection
+from django.utils import timezone
+
+from apps.fleet.models import Cluster
+from apps.usage.services import capacity_snapshot, rollup_hours
+from worker.clients.errors import ClientError
+from worker.clients.prom import PromClient
+from worker.collectors import history
+
+PATIENCE_SECONDS = 120
+
+
+def history_lines(api: str, since: datetime | None) -> Iterator[bytes]:
+    """The lines of /_sim/history, as they stream in."""
+    fields = {"since": since.isoformat()} if since else {}
+    pool = urllib3.PoolManager(retries=False)
+    timeout = urllib3.Timeout(connect=settings.CONNECT_TIMEOUT_SECONDS, read=PATIENCE_SECONDS)
+    answer = pool.request(
+        "GET", f"{api.rstrip('/')}/_sim/history", fields=fields, preload_content=False, timeout=timeout
+    )
+    if answer.status != 200:
+        raise CommandError(f"{api}/_sim/history answered {answer.status}: {answer.read(300)!r}")
+    rest = b""
+    for part in answer.stream(1 << 18):
+        *lines, rest = (rest + part).split(b"\n")
+        yield from (line for line in lines if line.strip())
+    if rest.strip():
+        yield rest
+
+
+class Command(BaseCommand):
+    help = "Import the past of the demo cluster through the same parsers and services as live pulls."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--api", required=True, metavar="URL", help="address of the demo cluster's API")
+        parser.add_argument("--cluster", metavar="SLUG", help="default: the one demo cluster")
+
+    def handle(self, *_args: Any, **options: Any) -> None:
+        cluster = self._cluster(options["cluster"])
+        begun = time.monotonic()
+        with connection.cursor() as cursor:
+            # The past can be imported again: there is nothing to lose by not waiting for the disk.
+            cursor.execute("SET synchronous_commit = off")
+        done = history.Imported()
+        try:
+            self._changes(cluster, options["api"], done)
+            self._samples(cluster, done)
+        except urllib3.exceptions.HTTPError as error:
+            raise CommandError(f"{options['api']}: {error}") from error
+        except ClientError as error:
+            raise CommandError(error.message) from error
+        self._say(f"rolling up after {time.monotonic() - begun:.1f} s")
+        rolled = rollup_hours(cluster=cluster, now=timezone.now())
+        self._say(
+            f"imported {done.lines} changes ({done.rows} rows), {done.samples} samples, {rolled.rows} hours of"
+            f" usage in {time.monotonic() - begun:.1f} s; {done.bad} unreadable"
+        )
+
+    def _cluster(self, slug: str | None) -> Cluster:
+        found = Cluster.objects.filter(slug=slug) if slug else Cluster.objects.filter(is_demo=True)
+        if len(found) != 1:
+            raise CommandError("name the cluster with --cluster: there is not exactly one demo cluster")
+        return found[0]
+
+    def _changes(self, cluster: Cluster, api: str, done: history.Imported) -> None:
+        since = history.imported_until(cluster_id=cluster.pk)
+        now = timezone.now()
+        for batch in history.batches(history_lines(api, since)):
+            if done.first_at is None:
+                history.prepare_partitions(start=batch[0].at - timedelta(hours=2), end=now)
+            history.import_batch(cluster_id=cluster.pk, batch=batch, done=done)
+            capacity_snapshot(cluster=cluster, at=batch[-1].at)
+            self._say(f"changes up to {batch[-1].at:%Y-%m-%d %H:%M} UTC")
+
+    def _samples(self, cluster: Cluster, done: history.Imported) -> None:
+        if not cluster.prometheus_url or done.first_at is None or done.last_at is None:
+            return
+        client = PromClient(cluster.prometheus_url, settings.CONNECT_TIMEOUT_SECONDS, PATIENCE_SECONDS)
+        try:
+            history.import_samples(
+                cluster_id=cluster.pk, client=client, start=done.first_at, end=done.last_at, done=done
+            )
+        finally:
+            client.close()
+
+    def _say(self, text: str) -> None:
+        self.stdout.write(text)
+        self.stdout.flush()
