@@ -1,36 +1,25 @@
 """What needs attention now, across all layers. Input: the other apps' selectors; output: `Finding` rows.
 
 Findings are computed when asked for, from set-based queries; nothing is stored. A reader restricted to teams
-sees findings about these teams' work and queues, and about sources (old numbers concern everybody)."""
+sees findings about these teams' work and queues, and about sources (old numbers concern everybody), none about
+nodes or other teams."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Literal
+from collections.abc import Collection
+from datetime import UTC, datetime
 
+from apps.findings.demand import queue_findings, waiting_findings
+from apps.findings.rows import Finding, Severity, Target
+from apps.findings.sources import source_findings
+from apps.findings.supply import supply_findings
 from apps.fleet.models import Cluster
+from apps.fleet.selectors import enabled_clusters
 
-Severity = Literal["bad", "warn", "note"]
-Target = Literal["sources", "node", "capacity", "queues", "queue", "admissions", "team", ""]
+__all__ = ["Finding", "Severity", "Target", "findings"]
 
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """`text` is a sentence in the active language. `target` and `args` say where its link leads: console maps
-    "sources" {cluster, source}, "node" {cluster, name}, "capacity" {cluster, model, sharing_mode},
-    "queue" {cluster, kind, name}, "admissions" {cluster, team, queue, cause, …}, "team" {slug}.
-    `key` is stable for the same finding over time; `count` how many objects it sums up."""
-
-    key: str
-    severity: Severity
-    text: str
-    target: Target
-    args: Mapping[str, str]
-    since: datetime | None
-    cluster_id: int | None
-    count: int = 1
+_RANK: dict[Severity, int] = {"bad": 0, "warn": 1, "note": 2}
+_NO_TIME = datetime.max.replace(tzinfo=UTC)
 
 
 def findings(
@@ -39,5 +28,13 @@ def findings(
     clusters: Collection[Cluster] | None = None,
     team_ids: Collection[int] | None = None,
 ) -> list[Finding]:
-    """Worst first, then oldest first."""
-    raise NotImplementedError
+    """Worst first, then oldest first (those without a known start last), then by key."""
+    chosen = list(enabled_clusters() if clusters is None else clusters)
+    found = [
+        *source_findings(now=now, clusters=chosen),
+        *queue_findings(now=now, clusters=chosen, team_ids=team_ids),
+        *waiting_findings(now=now, clusters=chosen, team_ids=team_ids),
+    ]
+    if team_ids is None:
+        found += supply_findings(now=now, clusters=chosen)
+    return sorted(found, key=lambda item: (_RANK[item.severity], item.since or _NO_TIME, item.key))

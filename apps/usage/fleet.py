@@ -7,7 +7,9 @@ which a cluster has no snapshot although it had one before is None: a sum withou
 from __future__ import annotations
 
 from collections.abc import Collection
+from datetime import datetime
 from decimal import Decimal
+from typing import Any
 
 from django.db.models import Count, Min, Sum
 
@@ -25,7 +27,7 @@ def fleet_capacity_series(
         cluster_id__in=list(cluster_ids), sharing_mode=sharing_mode, hour__gte=hours[0], hour__lte=hours[-1]
     )
     starts = sorted(rows.values("cluster_id").annotate(first=Min("hour")).values_list("first", flat=True))
-    sums = {
+    sums: dict[datetime, Any] = {
         row["hour"]: row
         for row in rows.values("hour").annotate(
             clusters=Count("cluster_id", distinct=True),

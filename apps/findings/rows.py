@@ -1,0 +1,52 @@
+"""What a finding is. See selectors.py for how they are made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal
+
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+Severity = Literal["bad", "warn", "note"]
+Target = Literal["sources", "node", "capacity", "queues", "queue", "admissions", "team", ""]
+
+NAMES_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """`text` is a sentence in the active language. `target` and `args` say where its link leads:
+    "sources" {cluster, source}, "node" {cluster, name}, "capacity" {cluster, model, sharing_mode},
+    "queue" {cluster, kind, name}, "admissions" {cluster, team, queue, cause, …}, "team" {slug}.
+    `key` is stable for the same finding over time; `count` how many objects it sums up."""
+
+    key: str
+    severity: Severity
+    text: str
+    target: Target = ""
+    args: Mapping[str, str] = field(default_factory=dict)
+    since: datetime | None = None
+    cluster_id: int | None = None
+    count: int = 1
+
+
+def some_names(names: Sequence[str]) -> str:
+    """The first few names, and how many more there are."""
+    shown = ", ".join(names[:NAMES_SHOWN])
+    more = len(names) - NAMES_SHOWN
+    return _("%(names)s and %(more)d more") % {"names": shown, "more": more} if more > 0 else shown
+
+
+def duration(seconds: int) -> str:
+    """A length of time in its largest whole unit."""
+    if seconds >= 2 * 86400:
+        days = seconds // 86400
+        return ngettext("%(n)d day", "%(n)d days", days) % {"n": days}
+    if seconds >= 3600:
+        hours = seconds // 3600
+        return ngettext("%(n)d hour", "%(n)d hours", hours) % {"n": hours}
+    minutes = max(1, seconds // 60)
+    return ngettext("%(n)d minute", "%(n)d minutes", minutes) % {"n": minutes}

@@ -1,0 +1,83 @@
+"""Findings about devices: nodes out of use, and what does not fit together between nodes, flavors and quota.
+
+Only for readers who see all teams: nodes belong to nobody in particular."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from datetime import datetime
+
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from apps.capacity.rows import NodeRow, Note
+from apps.capacity.selectors import capacity_report, node_rows
+from apps.findings.rows import Finding, Severity, some_names
+from apps.fleet.models import Cluster
+
+# Buckets of the waterfall that somebody has to repair, and those that somebody chose.
+_SEVERITY: dict[str, Severity] = {
+    "lost": "bad",
+    "node_not_ready": "bad",
+    "device_unhealthy": "bad",
+    "plugin_down": "bad",
+    "uninitialised": "warn",
+    "being_removed": "note",
+    "maintenance": "note",
+    "cordoned": "note",
+}
+_NOTES: dict[str, Severity] = {
+    "over_committed": "warn",
+    "mig_invalid": "warn",
+    "present_without_devices": "warn",
+    "two_flavors": "warn",
+    "labels_differ": "warn",
+}
+
+
+def supply_findings(*, now: datetime, clusters: Collection[Cluster]) -> Iterator[Finding]:
+    yield from _buckets(node_rows(now=now, clusters=clusters))
+    for note in capacity_report(now=now, clusters=clusters).notes:
+        yield _note(note)
+
+
+def _buckets(rows: Collection[NodeRow]) -> Iterator[Finding]:
+    """One finding per cluster and bucket."""
+    found: dict[tuple[str, str], list[tuple[NodeRow, int, str]]] = {}
+    for row in rows:
+        for reason in row.reasons:
+            if reason.bucket in _SEVERITY:
+                key = (row.cluster.slug, reason.bucket)
+                found.setdefault(key, []).append((row, reason.devices, reason.label))
+    for (slug, bucket), items in found.items():
+        devices = sum(count for _row, count, _label in items)
+        names = sorted({row.node for row, _count, _label in items})
+        first = items[0][0]
+        text = ngettext(
+            "%(n)d device in %(cluster)s is out of use (%(why)s): %(nodes)s",
+            "%(n)d devices in %(cluster)s are out of use (%(why)s): %(nodes)s",
+            devices,
+        )
+        values = {"n": devices, "cluster": first.cluster.name, "why": items[0][2], "nodes": some_names(names)}
+        one = len(names) == 1
+        yield Finding(
+            key=f"bucket/{slug}/{bucket}",
+            severity=_SEVERITY[bucket],
+            text=text % values,
+            target="node" if one else "capacity",
+            args={"cluster": slug, "name": names[0]} if one else {"cluster": slug},
+            cluster_id=first.cluster.pk,
+            count=devices,
+        )
+
+
+def _note(note: Note) -> Finding:
+    return Finding(
+        key="/".join(("capacity", note.code, note.cluster.slug, *note.objects[:1])),
+        severity=_NOTES.get(note.code, "note"),
+        text=_("%(cluster)s: %(text)s") % {"cluster": note.cluster.name, "text": note.text},
+        target="capacity",
+        args={"cluster": note.cluster.slug},
+        cluster_id=note.cluster.pk,
+        count=max(1, len(note.objects)),
+    )
