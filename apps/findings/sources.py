@@ -18,7 +18,7 @@ def source_findings(*, now: datetime, clusters: Collection[Cluster]) -> Iterator
         if status.state in (State.FAILED, State.STALE):
             yield _trouble(status)
         elif status.state is State.PARTIAL and not status.quarantined:
-            text = _("%(source)s of %(cluster)s was read only in part: %(sentence)s")
+            text = _("%(cluster)s: only a part of %(source)s was read. %(sentence)s")
             yield _finding(status, "source-partial", "warn", text % _names(status))
         if status.quarantined:
             yield _quarantine(status)
@@ -36,19 +36,19 @@ def _names(status: SourceStatus) -> dict[str, str]:
 def _trouble(status: SourceStatus) -> Finding:
     """Failed or stale: how old the numbers are decides how it reads."""
     if status.state is State.STALE:
-        text = _("%(source)s of %(cluster)s is %(age)s old.")
+        text = _("%(cluster)s: the numbers of %(source)s are %(age)s old.")
     elif status.age_seconds is None:
-        text = _("%(source)s of %(cluster)s has never been read. %(sentence)s")
+        text = _("%(cluster)s: reading %(source)s fails, nothing was read yet. %(sentence)s")
     else:
-        text = _("%(source)s of %(cluster)s cannot be read since %(age)s. %(sentence)s")
+        text = _("%(cluster)s: reading %(source)s fails, the numbers are %(age)s old. %(sentence)s")
     severity: Severity = "bad" if status.state is State.FAILED else "warn"
     return _finding(status, f"source-{status.state}", severity, text % _names(status), status.observed_at)
 
 
 def _quarantine(status: SourceStatus) -> Finding:
     text = ngettext(
-        "%(n)d object of %(source)s in %(cluster)s could not be read and is left out.",
-        "%(n)d objects of %(source)s in %(cluster)s could not be read and are left out.",
+        "%(cluster)s: %(n)d object of %(source)s could not be read and is left out.",
+        "%(cluster)s: %(n)d objects of %(source)s could not be read and are left out.",
         status.quarantined,
     )
     values = {**_names(status), "n": status.quarantined}
