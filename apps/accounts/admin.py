@@ -49,6 +49,15 @@ class PlatformAdminOnly:
         return self.allowed(request)
 
 
+class FinanceOrPlatformAdmin(PlatformAdminOnly):
+    """For what finance publishes."""
+
+    def allowed(self, request: HttpRequest) -> bool:
+        user = request.user
+        is_staff = isinstance(user, User) and user.is_active and user.is_staff
+        return super().allowed(request) or bool(is_staff and user.is_finance)
+
+
 class MembershipInline(PlatformAdminOnly, Inline):
     model = Membership
     extra = 0
@@ -101,5 +110,7 @@ class TeamAdmin(PlatformAdminOnly, TeamModelAdmin):
     inlines = (MembershipInline,)
 
 
+admin.site.site_header = _("GPU Portal administration")
+admin.site.site_title = _("GPU Portal administration")
 # Groups and single permissions grant nothing here: the role and the memberships do.
 admin.site.unregister(Group)

@@ -8,6 +8,7 @@ from django.contrib import admin
 from django.http import HttpRequest
 from django.utils import timezone
 
+from apps.accounts.admin import FinanceOrPlatformAdmin
 from apps.chargeback.models import Rate
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ else:
 
 
 @admin.register(Rate)
-class RateAdmin(RateModelAdmin):
+class RateAdmin(FinanceOrPlatformAdmin, RateModelAdmin):
     list_display = ("resource", "flavor", "cluster", "price_per_hour", "currency", "valid_from")
     list_filter = ("resource", "currency", "cluster")
     search_fields = ("flavor", "resource")

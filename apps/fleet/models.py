@@ -97,7 +97,8 @@ class TeamBinding(models.Model):
         if self.takes_over:
             others = others.filter(valid_from__gte=self.valid_from)
         if other := others.first():
-            raise ValidationError({"valid_from": other.taken_error()})
+            # Of a stored binding only the end moves.
+            raise ValidationError({"valid_to" if self.pk else "valid_from": other.taken_error()})
 
     def in_the_way_since_earlier(self) -> models.QuerySet[TeamBinding]:
         """The overlapping binding that was in force before this one starts: what a take-over ends."""

@@ -5,38 +5,65 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('accounts', '0002_membership_labels'),
-        ('fleet', '0001_initial'),
+        ("accounts", "0002_membership_labels"),
+        ("fleet", "0001_initial"),
     ]
 
     operations = [
         migrations.AlterModelOptions(
-            name='reserve',
-            options={'ordering': ['cluster', 'model', 'sharing_mode', 'valid_from'], 'verbose_name': 'platform reserve', 'verbose_name_plural': 'platform reserves'},
+            name="reserve",
+            options={
+                "ordering": ["cluster", "model", "sharing_mode", "valid_from"],
+                "verbose_name": "platform reserve",
+                "verbose_name_plural": "platform reserves",
+            },
         ),
         migrations.AlterField(
-            model_name='reserve',
-            name='cluster',
-            field=models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='reserves', to='fleet.cluster', verbose_name='cluster'),
+            model_name="reserve",
+            name="cluster",
+            field=models.ForeignKey(
+                on_delete=django.db.models.deletion.PROTECT,
+                related_name="reserves",
+                to="fleet.cluster",
+                verbose_name="cluster",
+            ),
         ),
         migrations.AlterField(
-            model_name='teambinding',
-            name='cluster',
-            field=models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='bindings', to='fleet.cluster', verbose_name='cluster'),
+            model_name="teambinding",
+            name="cluster",
+            field=models.ForeignKey(
+                on_delete=django.db.models.deletion.PROTECT,
+                related_name="bindings",
+                to="fleet.cluster",
+                verbose_name="cluster",
+            ),
         ),
         migrations.AddIndex(
-            model_name='teambinding',
-            index=models.Index(fields=['cluster', 'kind', 'namespace', 'name', 'valid_from'], name='binding_by_thing'),
+            model_name="teambinding",
+            index=models.Index(
+                fields=["cluster", "kind", "namespace", "name", "valid_from"], name="binding_by_thing"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='reserve',
-            constraint=models.CheckConstraint(condition=models.Q(('valid_to__isnull', True), ('valid_to__gt', models.F('valid_from')), _connector='OR'), name='reserve_period_forward', violation_error_message='The period ends before it starts.'),
+            model_name="reserve",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    ("valid_to__isnull", True), ("valid_to__gt", models.F("valid_from")), _connector="OR"
+                ),
+                name="reserve_period_forward",
+                violation_error_message="The period ends before it starts.",
+            ),
         ),
         migrations.AlterConstraint(
-            model_name='teambinding',
-            name='binding_period_forward',
-            constraint=models.CheckConstraint(condition=models.Q(('valid_to__isnull', True), ('valid_to__gt', models.F('valid_from')), _connector='OR'), name='binding_period_forward', violation_error_message='The period ends before it starts.'),
+            model_name="teambinding",
+            name="binding_period_forward",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    ("valid_to__isnull", True), ("valid_to__gt", models.F("valid_from")), _connector="OR"
+                ),
+                name="binding_period_forward",
+                violation_error_message="The period ends before it starts.",
+            ),
         ),
     ]

@@ -1,0 +1,8 @@
+import pytest
+
+from apps.api.tests.world import World, make_world
+
+
+@pytest.fixture
+def world(db) -> World:
+    return make_world()
