@@ -33,7 +33,8 @@ class QuotaRow:
                    counted once per (queue, resource), on the first flavor; the queue's other rows of the
                    resource say 0 and name that flavor in `pending_on`
     status_reserved what the queue's own status says, None when it says nothing; see `mismatch`
-    team_ids       owners of the queue and of the LocalQueues that lead to it
+    team_ids       owners of the queue, of the LocalQueues that lead to it, and of the work in it
+    is_parent      a Volcano queue with children: its numbers include theirs, never add them up
     """
 
     cluster: Cluster
@@ -71,11 +72,13 @@ class QuotaRow:
     deserved: Decimal | None = None
     guarantee: Decimal | None = None
     notes: tuple[str, ...] = ()
+    is_parent: bool = False
 
     @property
     def mismatch(self) -> bool:
-        """Our own count differs from the queue's status; ours is shown."""
-        return self.status_reserved is not None and self.status_reserved != self.reserved
+        """Our own count differs from the queue's status; ours is shown. Volcano's status says what pods hold."""
+        counted = self.reserved if self.system == "kueue" else self.admitted
+        return self.status_reserved is not None and self.status_reserved != counted
 
     @property
     def inqueue(self) -> Decimal:
@@ -99,8 +102,9 @@ class QuotaRow:
 
 @dataclass(frozen=True, slots=True)
 class QueueNode:
-    """A cohort or queue of the forest, with what lies below it. `rows`: accelerators first; a cohort's rows are
-    its subtree's sums by Kueue's rule, a Volcano parent's rows its own spec and its descendants' work."""
+    """A cohort or queue of the forest, with what lies below it. `rows`: accelerators first; a cohort's
+    nominal, reserved, admitted and pending are plain sums over its subtree (also of queues that the reader does
+    not see), the rest is by Kueue's rule; a Volcano parent's are its own spec and its descendants' work."""
 
     cluster: Cluster
     system: System

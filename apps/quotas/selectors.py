@@ -1,6 +1,8 @@
 """Reads of quota: one row per (queue, flavor, resource), the forest of queues, and each team's summary.
 
 Input: the clock, clusters and the teams that the reader may see (None: all); output: the rows of `rows.py`.
+Invariants: a constant number of queries; usage is recomputed from live work, status only cross-checked; a
+reader restricted to teams gets the queues these teams own or use, and above them only sums of cohorts.
 """
 
 from __future__ import annotations
@@ -9,7 +11,22 @@ from collections.abc import Collection, Iterable
 from datetime import datetime
 
 from apps.fleet.models import Cluster
+from apps.quotas.kueue import KueueCluster
 from apps.quotas.rows import QueueNode, QuotaRow, TeamSummary
+from apps.quotas.snapshot import Snapshot, load_snapshot
+from apps.quotas.teams import summaries
+from apps.quotas.volcano import VolcanoCluster
+
+__all__ = ["queue_forest", "quota_rows", "team_summaries"]
+
+
+def _systems(snapshot: Snapshot) -> list[KueueCluster | VolcanoCluster]:
+    return [
+        build(snapshot, view)
+        for view in snapshot.views.values()
+        for kind, build in (("ClusterQueue", KueueCluster), ("VolcanoQueue", VolcanoCluster))
+        if view.objects[kind] or (kind == "ClusterQueue" and view.objects["Cohort"])
+    ]
 
 
 def quota_rows(
@@ -18,8 +35,14 @@ def quota_rows(
     clusters: Iterable[Cluster] | None = None,
     team_ids: Collection[int] | None = None,
 ) -> list[QuotaRow]:
-    """Rows of all visible queues: by cluster and queue, accelerators first."""
-    raise NotImplementedError
+    """Rows of all visible queues: by cluster and queue, accelerators first, in the order flavors are tried."""
+    snapshot = load_snapshot(now=now, clusters=clusters)
+    return [
+        row
+        for system in _systems(snapshot)
+        for name in system.queues(team_ids)
+        for row in system.queue_rows(name)
+    ]
 
 
 def queue_forest(
@@ -29,9 +52,23 @@ def queue_forest(
     team_ids: Collection[int] | None = None,
 ) -> list[QueueNode]:
     """The roots of every cluster's cohort trees and Volcano hierarchy, with children nested."""
-    raise NotImplementedError
+    snapshot = load_snapshot(now=now, clusters=clusters)
+    return [node for system in _systems(snapshot) for node in system.forest(team_ids)]
 
 
-def team_summaries(*, now: datetime, team_ids: Collection[int] | None = None) -> list[TeamSummary]:
-    """Every visible team, also those without any quota."""
-    raise NotImplementedError
+def team_summaries(
+    *,
+    now: datetime,
+    team_ids: Collection[int] | None = None,
+    clusters: Iterable[Cluster] | None = None,
+) -> list[TeamSummary]:
+    """Every visible team that owns a queue or has work, the largest unit kind first."""
+    snapshot = load_snapshot(now=now, clusters=clusters)
+    rows = [
+        row
+        for system in _systems(snapshot)
+        for name in system.queues(team_ids)
+        for row in system.queue_rows(name)
+        if row.accelerator
+    ]
+    return summaries(snapshot, rows, team_ids)

@@ -1,0 +1,117 @@
+"""A quota row in plain words. Input: a row; output: sentences in the active language."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from apps.core.gpu import unit_label
+from apps.core.quantity import plain
+from apps.fleet.registry import classify_resource
+
+if TYPE_CHECKING:
+    from apps.quotas.rows import QuotaRow
+
+_BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+
+
+def amount_text(resource: str, value: Decimal) -> str:
+    """A number with its unit where the resource has one: "4 TiB" of memory, else plain digits."""
+    if resource != "memory" and not resource.endswith("-storage"):
+        return plain(value)
+    power = 0
+    while abs(value) >= 1024 and power < len(_BINARY) - 1:
+        value, power = value / 1024, power + 1
+    return f"{plain(value.quantize(Decimal('0.1')))} {_BINARY[power]}"
+
+
+def noun_of(row: QuotaRow) -> str:
+    """What is counted. The model where it is known, else flavor or resource; the unit unless it is a whole card."""
+    if not row.accelerator:
+        names = {"cpu": _("CPU cores"), "memory": _("memory")}
+        return names.get(row.resource, row.resource)
+    known = classify_resource(row.resource)
+    model = row.model_label or row.flavor or row.resource
+    if known is not None and known.profile:
+        return _("MIG %(profile)s of %(model)s") % {"profile": known.profile, "model": model}
+    if row.unit in ("card", "device", ""):
+        return model
+    return _("%(units)s of %(model)s") % {"units": unit_label(row.unit), "model": model}
+
+
+def describe(row: QuotaRow) -> str:
+    """ "Uses 24 of 32 H100. 8 of these are borrowed from cohort ml. …" """
+    parts = [_use(row), *_borrowing(row), *_growth(row), *_waiting(row), *_state(row)]
+    return " ".join(part for part in parts if part)
+
+
+def _text(row: QuotaRow, value: Decimal) -> str:
+    return amount_text(row.resource, value)
+
+
+def _use(row: QuotaRow) -> str:
+    used = _text(row, row.reserved)
+    if not row.listed:
+        return _("Still holds %(used)s %(noun)s in a flavor that the queue no longer lists.") % {
+            "used": used,
+            "noun": noun_of(row),
+        }
+    if row.nominal is None:
+        return _("Uses %(used)s %(noun)s; no share is set.") % {"used": used, "noun": noun_of(row)}
+    return _("Uses %(used)s of %(nominal)s %(noun)s.") % {
+        "used": used,
+        "nominal": _text(row, row.nominal),
+        "noun": noun_of(row),
+    }
+
+
+def _borrowing(row: QuotaRow) -> list[str]:
+    parts = []
+    if row.borrowed:
+        parts.append(
+            _("%(amount)s of these are borrowed from cohort %(cohort)s.")
+            % {"amount": _text(row, row.borrowed), "cohort": row.cohort}
+        )
+    if row.lent:
+        parts.append(
+            _("%(amount)s of its own are lent to others in cohort %(cohort)s.")
+            % {"amount": _text(row, row.lent), "cohort": row.cohort}
+        )
+    return parts
+
+
+def _growth(row: QuotaRow) -> list[str]:
+    if row.over:
+        return [
+            _("It is over its ceiling by %(amount)s; nothing is evicted for that.")
+            % {"amount": _text(row, row.over)}
+        ]
+    if not row.listed or row.ceiling is None:
+        return [_("It has no upper limit.")] if row.listed and row.system == "volcano" else []
+    if row.ceiling > max(row.nominal or Decimal(0), row.reserved):
+        return [
+            _("May grow to %(ceiling)s while others leave them idle.") % {"ceiling": _text(row, row.ceiling)}
+        ]
+    if row.ceiling <= row.reserved:
+        return [_("It is at its ceiling.")] if row.reserved else []
+    return []
+
+
+def _waiting(row: QuotaRow) -> list[str]:
+    if not row.waiting:
+        return []
+    text = ngettext(
+        "%(count)d job waits for %(amount)s more.", "%(count)d jobs wait for %(amount)s more.", row.waiting
+    )
+    return [text % {"count": row.waiting, "amount": _text(row, row.pending)}]
+
+
+def _state(row: QuotaRow) -> list[str]:
+    if row.stopped:
+        return [_("The queue is stopped: it admits nothing new.")]
+    if not row.active:
+        return [_("The queue admits nothing new: %(message)s") % {"message": row.message or row.reason}]
+    return []
