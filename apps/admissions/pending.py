@@ -7,10 +7,10 @@ wide rows of a page are read afterwards, for the shown slice only (apps.admissio
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 from django.db import connection
 
@@ -39,8 +39,10 @@ class Criteria:
     deactivated: bool = False
 
 
-class Pending(NamedTuple):
-    """One piece of waiting work. `key`: primary key in its table (Workload, or Pod for kind "Pod")."""
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """One piece of waiting work. `key`: primary key in its table (Workload, or Pod for kind "Pod"). What costs
+    time (the JSON, the classification) is worked out when asked for."""
 
     key: int
     cluster_id: int
@@ -54,9 +56,31 @@ class Pending(NamedTuple):
     message: str
     message_source: str
     waits_since: datetime
-    asked: Mapping[str, str]
+    requests: str
+    checks: str
     team_id: int | None
-    verdict: Verdict
+    surroundings: Surroundings
+
+    @property
+    def asked(self) -> dict[str, str]:
+        found: dict[str, str] = _decoded(self.requests)
+        return found
+
+    @property
+    def verdict(self) -> Verdict:
+        return self.surroundings.verdict(
+            cluster_id=self.cluster_id,
+            queue=self.queue,
+            state=self.state,
+            reason=self.reason,
+            message=self.message,
+            checks=_decoded(self.checks) if self.checks != "[]" else (),
+        )
+
+
+def _decoded(value: Any) -> Any:
+    """Django switches psycopg's JSON decoding off for its own fields: raw queries give text."""
+    return json.loads(value) if isinstance(value, str) else value
 
 
 _LOCAL_QUEUES = """
@@ -66,29 +90,33 @@ WHERE cluster_id = ANY(%(clusters)s) AND kind = 'LocalQueue' AND gone_at IS NULL
 ORDER BY cluster_id, namespace, name, id DESC
 """
 
-# A PodGroup that Volcano has not let in has no condition: its reason stands in an Event, and of these the Normal
-# ones name the cause, while Warnings are written for healthy groups, too.
-_GROUP_EVENT = """
-SELECT e.reason, e.message FROM observations_event e
-WHERE w.kind = 'PodGroup' AND w.message = '' AND e.cluster_id = w.cluster_id AND e.object_uid = w.uid
-  AND e.reason = 'Unschedulable'
-ORDER BY (e.type = 'Normal' AND w.state = 'pending') DESC, coalesce(e.last_at, e.created_at) DESC LIMIT 1
-"""
-
-_WORK = f"""
+_WORKLOADS = """
 SELECT w.id, w.cluster_id, w.kind, w.namespace, w.name, w.queue_name,
-  CASE WHEN w.cluster_queue <> '' THEN w.cluster_queue WHEN w.kind = 'PodGroup' THEN w.queue_name
-    ELSE coalesce(q.queue, '') END AS queue,
-  w.state, coalesce(e.reason, w.reason) AS reason, coalesce(e.message, w.message) AS message,
-  CASE WHEN e.message IS NOT NULL THEN 'event' WHEN w.message = '' THEN ''
-    WHEN w.state = 'reserved' AND w.kind = 'Workload' THEN 'check' ELSE 'condition' END AS message_source,
+  coalesce(nullif(w.cluster_queue, ''), q.queue, '') AS queue, w.state, w.reason, w.message,
+  CASE WHEN w.message = '' THEN '' WHEN w.state = 'reserved' THEN 'check' ELSE 'condition' END AS message_source,
   coalesce(w.queued_at, w.created_at, w.first_seen_at) AS waits_since, w.requests, w.checks
 FROM observations_workload w
-LEFT JOIN local_queues q ON w.kind = 'Workload' AND q.cluster_id = w.cluster_id
-  AND q.namespace = w.namespace AND q.name = w.queue_name
-LEFT JOIN LATERAL ({_GROUP_EVENT}) e ON true
+LEFT JOIN local_queues q ON q.cluster_id = w.cluster_id AND q.namespace = w.namespace AND q.name = w.queue_name
 WHERE w.cluster_id = ANY(%(clusters)s) AND w.gone_at IS NULL AND w.state = ANY(%(states)s)
-"""  # noqa: S608 - constants of this module only
+  AND w.kind = 'Workload'
+"""
+
+# A PodGroup that Volcano has not let in has no condition: its reason stands in an Event, and of these the Normal
+# ones name the cause, while Warnings are written for healthy groups, too.
+_GROUPS = """
+SELECT w.id, w.cluster_id, w.kind, w.namespace, w.name, w.queue_name, w.queue_name AS queue, w.state,
+  coalesce(e.reason, w.reason) AS reason, coalesce(e.message, w.message) AS message,
+  CASE WHEN e.message IS NOT NULL THEN 'event' WHEN w.message = '' THEN '' ELSE 'condition' END AS message_source,
+  coalesce(w.queued_at, w.created_at, w.first_seen_at) AS waits_since, w.requests, w.checks
+FROM observations_workload w
+LEFT JOIN LATERAL (
+  SELECT e.reason, e.message FROM observations_event e
+  WHERE w.message = '' AND e.cluster_id = w.cluster_id AND e.object_uid = w.uid AND e.reason = 'Unschedulable'
+  ORDER BY (e.type = 'Normal' AND w.state = 'pending') DESC, coalesce(e.last_at, e.created_at) DESC LIMIT 1
+) e ON true
+WHERE w.cluster_id = ANY(%(clusters)s) AND w.gone_at IS NULL AND w.state = ANY(%(states)s)
+  AND w.kind = 'PodGroup'
+"""
 
 # GPU pods that no queue holds: bare pods, and pods whose workload was let in but that found no node. The pods of
 # a waiting Workload or PodGroup are not counted beside it.
@@ -110,16 +138,31 @@ WHERE p.cluster_id = ANY(%(clusters)s) AND p.gone_at IS NULL AND p.devices > 0 A
   AND coalesce(w.state, '') NOT IN ('pending', 'reserved', 'deactivated')
 """
 
-_ALL = f"""
-WITH local_queues AS MATERIALIZED ({_LOCAL_QUEUES})
-SELECT * FROM ({_WORK} UNION ALL {_PODS}) work
+_WORK = f"""
+WITH local_queues AS MATERIALIZED ({_LOCAL_QUEUES}),
+work AS MATERIALIZED ({_WORKLOADS} UNION ALL {_GROUPS} UNION ALL {_PODS})
+"""
+
+# Ownership has one implementation, in Python: it is asked once per distinct place, not once per workload.
+_PLACES = f"{_WORK} SELECT DISTINCT cluster_id, kind, namespace, queue_name, queue FROM work"
+
+_ALL = (
+    _WORK
+    + """
+SELECT work.id, cluster_id, kind, namespace, name, queue_name, queue, state, reason, message, message_source,
+  waits_since, requests, checks, p.team_id
+FROM work
+JOIN unnest(%(place_cluster)s::bigint[], %(place_kind)s::text[], %(place_namespace)s::text[],
+  %(place_queue_name)s::text[], %(place_queue)s::text[], %(place_team)s::bigint[])
+  AS p(cluster_id, kind, namespace, queue_name, queue, team_id) USING (cluster_id, kind, namespace, queue_name, queue)
 WHERE (%(kind)s = '' OR kind = %(kind)s)
   AND (%(queue)s = '' OR queue = %(queue)s OR queue_name = %(queue)s)
   AND (%(reason)s = '' OR coalesce(nullif(reason, ''), %(no_reason)s) = %(reason)s)
   AND (%(q)s = '' OR namespace || '/' || name || ' ' || queue_name || ' ' || queue || ' ' || message
     ILIKE '%%' || %(q)s || '%%')
 ORDER BY waits_since, cluster_id, namespace, name, id
-"""  # noqa: S608 - constants of this module only
+"""
+)
 
 _BROKEN_QUEUES = """
 SELECT cluster_id, name, status->'conditions'->'Active'->>'reason' FROM observations_clusterobject
@@ -171,53 +214,53 @@ def escape_like(text: str) -> str:
 
 def pending_work(
     *, now: datetime, team_ids: Collection[int] | None, criteria: Criteria, team_id: int | None
-) -> Iterator[Pending]:
+) -> list[Pending]:
     """Waiting work in the order of its wait, longest first. `team_id`: the team that `criteria.team` names."""
     clusters = chosen_clusters(criteria)
-    owners = BindingIndex.load(now, clusters=clusters)
-    surroundings = Surroundings(clusters)
-    visible = None if team_ids is None else set(team_ids)
-    for row in _read(clusters, criteria):
-        team = owners.team_id_for(
-            row[1], namespace=row[3], queue_name=row[5], queue=row[6], volcano=row[2] == "PodGroup"
-        )
-        if visible is not None and team not in visible:
-            continue
-        if criteria.team and team != team_id:
-            continue
-        verdict = surroundings.verdict(
-            cluster_id=row[1], queue=row[6], state=row[7], reason=row[8], message=row[9], checks=row[13]
-        )
-        if criteria.cause and verdict.cause != criteria.cause:
-            continue
-        yield Pending._make((*row[:13], team, verdict))
-
-
-def _read(clusters: Sequence[int], criteria: Criteria) -> list[tuple[Any, ...]]:
     states = [*WAITING_STATES, "deactivated"] if criteria.deactivated else list(WAITING_STATES)
+    params: dict[str, Any] = {
+        "clusters": clusters,
+        "states": states,
+        "kind": criteria.kind,
+        "queue": criteria.queue,
+        "reason": criteria.reason,
+        "no_reason": NO_REASON,
+        "q": escape_like(criteria.q.strip()),
+    }
+    surroundings = Surroundings(clusters)
     with connection.cursor() as cursor:
-        cursor.execute(
-            _ALL,
-            {
-                "clusters": list(clusters),
-                "states": states,
-                "kind": criteria.kind,
-                "queue": criteria.queue,
-                "reason": criteria.reason,
-                "no_reason": NO_REASON,
-                "q": escape_like(criteria.q.strip()),
-            },
-        )
-        columns = [column.name for column in cursor.description]
-        jsons = [columns.index("requests"), columns.index("checks")]
-        rows: list[tuple[Any, ...]] = cursor.fetchall()
-    return [_decoded(row, jsons) for row in rows]
+        cursor.execute(_PLACES, params)
+        owners = BindingIndex.load(now, clusters=clusters)
+        owned = [(place, _owner(owners, place)) for place in cursor.fetchall()]
+        if team_ids is not None:
+            visible = set(team_ids)
+            owned = [item for item in owned if item[1] in visible]
+        if criteria.team:
+            owned = [item for item in owned if item[1] == team_id]
+        if not owned:
+            return []
+        cursor.execute(_ALL, {**params, **_places(owned)})
+        names = ["key", *(column.name for column in cursor.description[1:])]
+        rows = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+    found = [Pending(**row, surroundings=surroundings) for row in rows]
+    if criteria.cause:
+        found = [row for row in found if row.verdict.cause == criteria.cause]
+    return found
 
 
-def _decoded(row: tuple[Any, ...], jsons: Sequence[int]) -> tuple[Any, ...]:
-    """Django switches psycopg's JSON decoding off for its own fields: raw queries get text."""
-    values = list(row)
-    for index in jsons:
-        if isinstance(values[index], str):
-            values[index] = json.loads(values[index])
-    return tuple(values)
+Place = tuple[int, str, str, str, str]
+
+
+def _owner(owners: BindingIndex, place: Place) -> int | None:
+    cluster_id, kind, namespace, queue_name, queue = place
+    return owners.team_id_for(
+        cluster_id, namespace=namespace, queue_name=queue_name, queue=queue, volcano=kind == "PodGroup"
+    )
+
+
+def _places(owned: Sequence[tuple[Place, int | None]]) -> dict[str, Any]:
+    names = ("cluster", "kind", "namespace", "queue_name", "queue")
+    arrays: dict[str, Any] = {
+        f"place_{name}": [place[i] for place, _t in owned] for i, name in enumerate(names)
+    }
+    return {**arrays, "place_team": [team for _place, team in owned]}

@@ -128,7 +128,7 @@ def _found(*, now: datetime, team_ids: Collection[int] | None, criteria: Criteri
         team_id = Team.objects.filter(slug=wanted.team).values_list("pk", flat=True).first()
         if team_id is None:
             return []
-    return list(pending_work(now=now, team_ids=team_ids, criteria=wanted, team_id=team_id))
+    return pending_work(now=now, team_ids=team_ids, criteria=wanted, team_id=team_id)
 
 
 def waiting(

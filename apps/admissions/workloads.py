@@ -126,12 +126,12 @@ def _wanted(
 
 
 def find_workload(
-    *, uid: str, team_ids: Collection[int] | None, clusters: Collection[Cluster], owners: Owners
-) -> Workload | None:
-    """One live workload by uid; None when there is none that the reader may see."""
-    for workload in (
-        live_workloads(clusters=clusters).select_related("cluster").filter(uid=uid).order_by("pk")
-    ):
+    *, uid: str, now: datetime, team_ids: Collection[int] | None
+) -> tuple[Workload, Owners] | None:
+    """One workload by uid, also one that is gone and still stored; None when the reader may not see it."""
+    found = Workload.objects.filter(uid=uid).select_related("cluster").order_by("-observed_at")
+    for workload in found:
+        owners = Owners(now=now, clusters=[workload.cluster])
         if team_ids is None or owners.team_id_of(place_of(workload)) in team_ids:
-            return workload
+            return workload, owners
     return None

@@ -58,7 +58,7 @@ def test_sources_that_fail_or_age() -> None:
     cluster = make_cluster(prometheus_url="http://127.0.0.1:9")
     healthy(cluster)
     states = {state.source: state for state in SourceState.objects.all()}
-    for source, fields in {
+    changes: dict[str, dict[str, Any]] = {
         "nodes": {
             "last_outcome": "failed",
             "error_kind": "unreachable",
@@ -68,7 +68,8 @@ def test_sources_that_fail_or_age() -> None:
         "kueue": {"last_ok_at": NOW - timedelta(minutes=10), "last_run_at": NOW - timedelta(minutes=10)},
         "dcgm": {"last_outcome": "partial", "error_kind": "bad_values"},
         "volcano": {"presence": "absent"},
-    }.items():
+    }
+    for source, fields in changes.items():
         for name, value in fields.items():
             setattr(states[source], name, value)
         states[source].save()
