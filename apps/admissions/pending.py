@@ -144,7 +144,7 @@ work AS MATERIALIZED ({_WORKLOADS} UNION ALL {_GROUPS} UNION ALL {_PODS})
 """
 
 # Ownership has one implementation, in Python: it is asked once per distinct place, not once per workload.
-_PLACES = f"{_WORK} SELECT DISTINCT cluster_id, kind, namespace, queue_name, queue FROM work"
+_PLACES = f"{_WORK} SELECT DISTINCT cluster_id, kind, namespace, queue_name, queue FROM work"  # noqa: S608 - constants
 
 _ALL = (
     _WORK

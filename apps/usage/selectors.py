@@ -15,7 +15,7 @@ from django.db.models import F, Q, QuerySet, Sum
 from django.utils.translation import gettext as _
 
 from apps.accounts.models import Team
-from apps.core.windows import HOUR, Bucket, Window
+from apps.core.windows import Bucket, Window
 from apps.fleet.models import Cluster
 from apps.usage.models import CapacityHour, UsageHour, Watermark
 
@@ -157,7 +157,6 @@ _KEY_FIELD = {
 
 def usage_series(
     *,
-    now: datetime,
     window: Window,
     bucket: Bucket,
     resource: str,
@@ -170,7 +169,7 @@ def usage_series(
     rows = usage_hours(window=covered, team_ids=team_ids, criteria=criteria).filter(resource=resource)
     buckets = list(covered.buckets(bucket))
     index = {piece.start: i for i, piece in enumerate(buckets)}
-    lengths = _rolled_seconds(buckets=buckets, now=now)
+    lengths = _rolled_seconds(buckets)
     sums: dict[str, list[Decimal]] = {}
     for hour, key, units in rows.values_list("hour", _KEY_FIELD[by]).annotate(Sum("reserved_unit_seconds")):
         start = hour if bucket is Bucket.HOUR else hour.replace(hour=0)
@@ -201,21 +200,20 @@ _EXTENT = """
 SELECT min(s.started_at), max(w.done_until) FROM usage_watermark w
 CROSS JOIN LATERAL (SELECT min(started_at) AS started_at FROM observations_statespan
   WHERE cluster_id = w.cluster_id) s
+WHERE w.rollup = 'usage_reach'
 """
 
 
-def rolled_up(*, now: datetime) -> tuple[datetime, datetime] | None:
-    """From the first observed state to now, or to the end of the last finished hour when rollups have stopped."""
+def rolled_up() -> tuple[datetime, datetime] | None:
+    """From the first observed state to the instant up to which use was added up; None before the first rollup."""
     with connection.cursor() as cursor:
         cursor.execute(_EXTENT)
-        first, done_until = cursor.fetchone()
-    if first is None or done_until is None:
-        return None
-    return first, min(now, done_until + HOUR)
+        first, reach = cursor.fetchone()
+    return None if first is None or reach is None else (first, reach)
 
 
-def _rolled_seconds(*, buckets: Sequence[Window], now: datetime) -> list[Decimal]:
-    extent = rolled_up(now=now)
+def _rolled_seconds(buckets: Sequence[Window]) -> list[Decimal]:
+    extent = rolled_up()
     if extent is None:
         return [Decimal(0)] * len(buckets)
     low, high = extent

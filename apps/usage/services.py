@@ -24,7 +24,9 @@ from apps.observations.models import Presence, Source, SourceState, StateSpan
 from apps.usage.models import CapacityHour, UsageHour, Watermark
 
 HOLDING_STATES = ("reserved", "admitted")
+# Two marks per cluster: the end of the finished hours, and the very instant up to which use was added up.
 ROLLUP = "usage_hours"
+REACH = "usage_reach"
 REDO_AT_MOST = timedelta(days=7)
 _SOURCE_OF_KIND = {"Workload": Source.KUEUE, "PodGroup": Source.VOLCANO}
 
@@ -81,6 +83,7 @@ def rollup_hours(*, cluster: Cluster, now: datetime) -> RollupResult:
         if until <= start:
             return RollupResult(start, start, 0)
         rows = _compute(cluster=cluster, start=start, until=until, observed=observed)
+        Watermark.objects.update_or_create(cluster=cluster, rollup=REACH, defaults={"done_until": until})
         if done_until > mark.done_until:
             mark.done_until = done_until
             mark.save(update_fields=["done_until"])

@@ -16,7 +16,7 @@ from apps.admissions.tests.builders import T0, bind, hours, make_cluster, make_t
 from apps.fleet.models import Cluster
 from apps.observations.models import SourceState, StateSpan
 from apps.usage.models import UsageHour, Watermark
-from apps.usage.services import REDO_AT_MOST, rollup_hours
+from apps.usage.services import REDO_AT_MOST, ROLLUP, rollup_hours
 from apps.usage.spans import Held, unit_seconds_by_hour
 
 pytestmark = pytest.mark.django_db
@@ -66,7 +66,7 @@ def test_reserved_and_admitted_hours() -> None:
         (1, "vision"): (D(8 * 3600), D(8 * 3600)),
         (2, "vision"): (D(8 * 900), D(8 * 900)),
     }
-    assert Watermark.objects.get(cluster=cluster).done_until == hours(4)
+    assert Watermark.objects.get(cluster=cluster, rollup=ROLLUP).done_until == hours(4)
 
 
 def test_nothing_seen_yet_is_nothing_done() -> None:
@@ -98,7 +98,7 @@ def test_running_twice_changes_nothing() -> None:
     again = rollup_hours(cluster=cluster, now=hours(5.5))
     assert stored() == before
     assert again.rows == 1
-    assert Watermark.objects.get(cluster=cluster).done_until == hours(5)
+    assert Watermark.objects.get(cluster=cluster, rollup=ROLLUP).done_until == hours(5)
 
 
 def test_each_stretch_belongs_to_the_team_of_that_time() -> None:
@@ -126,7 +126,7 @@ def test_an_outage_holds_the_watermark_back() -> None:
     rollup_hours(cluster=cluster, now=hours(6))
     assert sorted(stored()) == [(0, None), (1, None), (2, None)]
     assert stored()[2, None][0] == D(8 * 1800)
-    assert Watermark.objects.get(cluster=cluster).done_until == hours(2)
+    assert Watermark.objects.get(cluster=cluster, rollup=ROLLUP).done_until == hours(2)
     held.ended_at = hours(3.5)
     held.save()
     state.last_ok_at = hours(6)
@@ -134,7 +134,7 @@ def test_an_outage_holds_the_watermark_back() -> None:
     rollup_hours(cluster=cluster, now=hours(6))
     assert stored()[2, None][0] == D(8 * 3600)
     assert stored()[3, None][0] == D(8 * 1800)
-    assert Watermark.objects.get(cluster=cluster).done_until == hours(6)
+    assert Watermark.objects.get(cluster=cluster, rollup=ROLLUP).done_until == hours(6)
 
 
 def test_one_dead_source_does_not_stop_the_other_for_ever() -> None:
@@ -147,7 +147,7 @@ def test_one_dead_source_does_not_stop_the_other_for_ever() -> None:
     now = hours(24 * 20)
     rollup_hours(cluster=cluster, now=now)
     assert UsageHour.objects.count() == 480
-    assert Watermark.objects.get(cluster=cluster).done_until == now - REDO_AT_MOST
+    assert Watermark.objects.get(cluster=cluster, rollup=ROLLUP).done_until == now - REDO_AT_MOST
 
 
 def test_units_without_a_flavor_and_several_resources_stay_apart() -> None:

@@ -81,7 +81,7 @@ def test_scope_comes_before_filters(fleet: dict[str, Any]) -> None:
 
 
 def test_a_series_tells_zero_from_not_rolled_up(fleet: dict[str, Any]) -> None:
-    found = usage_series(now=hours(4), window=window(-1, 6), bucket=Bucket.HOUR, resource=GPU, team_ids=None)
+    found = usage_series(window=window(-1, 6), bucket=Bucket.HOUR, resource=GPU, team_ids=None)
     assert {key: list(values) for key, values in found.values.items()} == {
         UNBOUND: [None, D(0), D(0), D(8), D(0), None, None],
         "a": [None, D(8), D(8), D(0), D(0), None, None],
@@ -92,7 +92,7 @@ def test_a_series_tells_zero_from_not_rolled_up(fleet: dict[str, Any]) -> None:
 
 def test_a_day_is_the_mean_of_its_rolled_up_part(fleet: dict[str, Any]) -> None:
     found = usage_series(
-        now=hours(4), window=Window(T0, T0 + timedelta(days=1)), bucket=Bucket.DAY, resource=GPU, by="flavor",
+        window=Window(T0, T0 + timedelta(days=1)), bucket=Bucket.DAY, resource=GPU, by="flavor",
         team_ids=[fleet["a"].pk],
     )  # fmt: skip
     # 16 GPU-hours over the four hours that were rolled up.
@@ -101,15 +101,13 @@ def test_a_day_is_the_mean_of_its_rolled_up_part(fleet: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("by", ["team", "queue", "flavor", "resource", "cluster"])
 def test_every_grouping_keeps_the_sum(fleet: dict[str, Any], by: Any) -> None:
-    found = usage_series(
-        now=hours(4), window=window(0, 3), bucket=Bucket.HOUR, resource=GPU, by=by, team_ids=None
-    )
+    found = usage_series(window=window(0, 3), bucket=Bucket.HOUR, resource=GPU, by=by, team_ids=None)
     assert sum(value or D(0) for line in found.values.values() for value in line) == D(32)
     assert set(found.labels) == set(found.values)
 
 
 def test_stopped_rollups_end_the_series(fleet: dict[str, Any]) -> None:
-    found = usage_series(now=hours(9), window=window(3, 9), bucket=Bucket.HOUR, resource=GPU, team_ids=None)
+    found = usage_series(window=window(3, 9), bucket=Bucket.HOUR, resource=GPU, team_ids=None)
     assert found.values == {}
     assert watermarks() == {fleet["cluster"].pk: hours(4)}
 
@@ -142,3 +140,12 @@ def test_the_form_makes_criteria() -> None:
     assert default.is_valid()
     assert (default.grouping, default.chosen_bucket) == ("team", Bucket.HOUR)
     assert set(UsageForm({"by": "moon", "bucket": "week"}, now=T0).errors) == {"by", "bucket"}
+
+
+def test_the_running_hour_is_the_mean_up_to_the_last_rollup() -> None:
+    cluster = make_cluster()
+    span(cluster, 0, None)
+    rollup_hours(cluster=cluster, now=hours(1.25))
+    found = usage_series(window=window(0, 3), bucket=Bucket.HOUR, resource=GPU, team_ids=None)
+    # Nothing was added up after 01:15: the running hour is judged by its first quarter, the next is not known.
+    assert list(found.values[UNBOUND]) == [D(8), D(8), None]
