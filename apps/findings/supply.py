@@ -36,12 +36,12 @@ _NOTES: dict[str, Severity] = {
 
 
 def supply_findings(*, now: datetime, clusters: Collection[Cluster]) -> Iterator[Finding]:
-    yield from _buckets(node_rows(now=now, clusters=clusters))
+    yield from bucket_findings(node_rows(now=now, clusters=clusters))
     for note in capacity_report(now=now, clusters=clusters).notes:
-        yield _note(note)
+        yield note_finding(note)
 
 
-def _buckets(rows: Collection[NodeRow]) -> Iterator[Finding]:
+def bucket_findings(rows: Collection[NodeRow]) -> Iterator[Finding]:
     """One finding per cluster and bucket."""
     found: dict[tuple[str, str], list[tuple[NodeRow, int, str]]] = {}
     for row in rows:
@@ -71,7 +71,7 @@ def _buckets(rows: Collection[NodeRow]) -> Iterator[Finding]:
         )
 
 
-def _note(note: Note) -> Finding:
+def note_finding(note: Note) -> Finding:
     return Finding(
         key="/".join(("capacity", note.code, note.cluster.slug, *note.objects[:1])),
         severity=_NOTES.get(note.code, "note"),
