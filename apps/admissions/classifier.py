@@ -283,7 +283,7 @@ def split(message: str) -> list[Part]:
             after_nodes = True
         elif found:
             part = _part(found[1], found[0].group(), found[0], pod_set)
-            parts.append(replace(part, is_note=part.is_note or after_nodes))
+            parts.append(replace(part, is_note=True) if after_nodes else part)
             position = found[0].end()
         if header or nodes or found:
             separator = _SEPARATOR.match(text, position)
