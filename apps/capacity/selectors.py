@@ -1,24 +1,68 @@
-"""Reads of capacity: pools, nodes, one node. Input: clock and clusters; output: the rows of `rows.py`."""
+"""Reads of capacity: pools, nodes, one node. Input: clock and clusters; output: the rows of `rows.py`.
+
+Invariants: every total is the sum of rows shown; units of different kinds are only added as GPU-equivalents; a
+cluster whose nodes were never read is named in `missing` and is in no number.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
 
+from apps.capacity.facts import Fleet, load_fleet
+from apps.capacity.nodes import detail, node_row
+from apps.capacity.notes import notes
+from apps.capacity.pools import pool_rows, totals
+from apps.capacity.promised import promises
 from apps.capacity.rows import CapacityReport, NodeDetail, NodeRow
 from apps.fleet.models import Cluster
+from apps.fleet.selectors import enabled_clusters
+from apps.observations.models import Source
+from apps.observations.selectors import as_of, live_nodes
+
+__all__ = ["capacity_and_nodes", "capacity_report", "node_detail", "node_rows"]
 
 
 def capacity_report(*, now: datetime, clusters: Iterable[Cluster] | None = None) -> CapacityReport:
     """Every pool of the clusters, their sums, and what needs a look."""
-    raise NotImplementedError
+    return _report(load_fleet(now=now, clusters=clusters))
 
 
 def node_rows(*, now: datetime, clusters: Iterable[Cluster] | None = None) -> list[NodeRow]:
-    """Every accelerator node, one row per model and sharing mode."""
-    raise NotImplementedError
+    """Every accelerator node, one row per model and sharing mode, by cluster and name."""
+    return _node_rows(load_fleet(now=now, clusters=clusters))
+
+
+def capacity_and_nodes(
+    *, now: datetime, clusters: Iterable[Cluster] | None = None
+) -> tuple[CapacityReport, list[NodeRow]]:
+    """Both from one read, so that they agree."""
+    fleet = load_fleet(now=now, clusters=clusters)
+    return _report(fleet), _node_rows(fleet)
 
 
 def node_detail(*, now: datetime, name: str, cluster: Cluster | None = None) -> NodeDetail | None:
     """One node by name (of the first cluster that has it, unless given); None when there is none."""
-    raise NotImplementedError
+    candidates = list(enabled_clusters()) if cluster is None else [cluster]
+    node = live_nodes(clusters=candidates).filter(name=name).order_by("cluster__name", "cluster_id").first()
+    if node is None:
+        return None
+    home = next(found for found in candidates if found.pk == node.cluster_id)
+    fresh = as_of(now=now, clusters=[home], sources=[Source.NODES, Source.PODS])
+    return detail(now=now, cluster=home, node=node, fresh=fresh)
+
+
+def _report(fleet: Fleet) -> CapacityReport:
+    promised = promises(fleet)
+    pools = pool_rows(fleet, promised)
+    return CapacityReport(
+        pools=tuple(pools),
+        totals=totals(fleet, promised),
+        missing=fleet.missing,
+        notes=tuple(notes(fleet, promised, pools)),
+        as_of=fleet.as_of,
+    )
+
+
+def _node_rows(fleet: Fleet) -> list[NodeRow]:
+    return [node_row(node, index) for node in fleet.nodes for index in range(len(node.falls))]

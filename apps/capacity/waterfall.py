@@ -89,6 +89,8 @@ def _group_text(group: Group) -> str:
 
 def unhealthy_cards(group: Group) -> int:
     """Cards with at least one unit that the plugin counts but does not offer."""
+    if group.plugin_down:
+        return 0
     if group.unhealthy_cards is not None:
         return group.unhealthy_cards
     if len(group.units) == 1 and (per_card := group.units_per_card):
@@ -112,7 +114,7 @@ def _fall_unit(group: Group, unit: Unit, whole: Bucket | None) -> UnitFall:
         lost = Decimal(math.floor(Fraction(unit.capacity) / present * group.lost))
     physical = unit.capacity + lost
     buckets: dict[Bucket, Decimal] = {Bucket.LOST: lost}
-    missing = ZERO if whole in _BEFORE_UNHEALTHY else unit.missing
+    missing = ZERO if whole in _BEFORE_UNHEALTHY or group.plugin_down else unit.missing
     buckets[Bucket.DEVICE_UNHEALTHY] = missing
     rest = unit.capacity - missing
     if whole is not None:

@@ -56,7 +56,7 @@ class Unit:
 @dataclass(frozen=True, slots=True)
 class Group:
     """Cards of one model in one mode. `lost`: cards that the labels know and the plugin does not; `plugin_down`:
-    the plugin offers nothing, `cards` are those last known. `codes`: what is odd, for notes."""
+    the plugin offers nothing, `cards` and units are those last known. `codes`: what is odd, for notes."""
 
     vendor: str
     model: str
@@ -113,6 +113,12 @@ class _Facts:
             return int(parse_quantity(text + self.vendor.labels.memory_unit if text.isdigit() else text))
         except QuantityError:
             return None
+
+    def lost_unit(
+        self, resource: str, profile: str, known: int | Decimal, equivalents: Fraction, memory: int | None = None
+    ) -> Unit:
+        """What a plugin that offers nothing was known to offer."""
+        return Unit(resource, profile, Decimal(known), ZERO, equivalents, memory)
 
     def unit(self, resource: str, profile: str, equivalents: Fraction, memory: int | None = None) -> Unit:
         total = self.capacity.get(resource, ZERO)
@@ -223,6 +229,9 @@ def _mig_single(facts: _Facts, product: Product) -> list[Group]:
     down = not total
     instances = total or Decimal(facts.number(facts.vendor.labels.count))
     cards = math.ceil(instances / weight.per_card)
+    if down:
+        known = instances * sharing
+        units = [facts.lost_unit(_GPU, product.profile, known, weight.compute / sharing, memory)]
     group = Group(
         "nvidia",
         product.model,
@@ -309,6 +318,8 @@ def _whole_or_shared(facts: _Facts, product: Product, count: int) -> list[Group]
         return []
     if not product.model:
         facts.codes.append("no_model")
+    if not total:
+        units = (facts.lost_unit(_GPU, "", cards * per_card, Fraction(1, per_card), memory),)
     return [
         Group(
             "nvidia",
@@ -363,7 +374,10 @@ def _registered(facts: _Facts, model: str, register: str, resource: str) -> list
     count = len(cards) or math.ceil(total / split)
     if not count:
         return []
-    unit = facts.unit(resource, "", Fraction(1, max(1, split)))
+    if total:
+        unit = facts.unit(resource, "", Fraction(1, max(1, split)))
+    else:
+        unit = facts.lost_unit(resource, "", count * split, Fraction(1, max(1, split)))
     kinds = {card.kind for card in cards if card.kind}
     return [
         Group(
@@ -371,7 +385,7 @@ def _registered(facts: _Facts, model: str, register: str, resource: str) -> list
             model or (kinds.pop() if len(kinds) == 1 else ""),
             SharingMode.VGPU,
             count,
-            (unit,) if total else (),
+            (unit,),
             unhealthy_cards=sum(not card.healthy for card in cards),
             plugin_down=not total,
             estimated=not cards,
@@ -420,7 +434,7 @@ def _plain(facts: _Facts) -> list[Group]:
                 model,
                 mode,
                 cards,
-                (unit,) if total else (),
+                (unit,),
                 plugin_down=not total,
                 estimated=mode is SharingMode.MIG and profile not in facts.vendor.partitions,
                 codes=codes,

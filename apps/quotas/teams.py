@@ -48,33 +48,39 @@ def summaries(
 
 
 def _summary(snapshot: Snapshot, team_id: int, rows: list[QuotaRow]) -> TeamSummary:
-    lines: dict[str, _Line] = defaultdict(_Line)
-    units: dict[tuple[int, str, str, str], str] = {}
+    lines: dict[tuple[str, str], _Line] = defaultdict(_Line)
+    kinds: dict[tuple[int, str, str, str], tuple[str, str]] = {}
     for row in rows:
-        kind = "ClusterQueue" if row.system == "kueue" else "VolcanoQueue"
-        units.setdefault((row.cluster.pk, kind, row.queue, row.resource), row.unit)
+        what = _kind(snapshot, (row.cluster.pk, row.flavor, row.resource))
+        kinds.setdefault((row.cluster.pk, row.kind, row.queue, row.resource), what)
         if not row.is_parent:  # its children's numbers are in it
-            _add_quota(lines[row.unit], row)
+            _add_quota(lines[what], row)
     work = snapshot.work.get(team_id) or TeamWork()
     by_resource: dict[str, Decimal] = defaultdict(lambda: ZERO)
     for cell, amount in work.reserved.items():
-        what = snapshot.meaning(*cell)
-        if what.accelerator:
-            lines[what.unit].used += amount
-            lines[what.unit].admitted += work.admitted.get(cell, ZERO)
+        if snapshot.meaning(*cell).accelerator:
+            line = lines[_kind(snapshot, cell)]
+            line.used += amount
+            line.admitted += work.admitted.get(cell, ZERO)
             by_resource[cell[2]] += amount
     for key, amount in work.asked.items():
-        what = snapshot.meaning(key[0], "", key[3])
-        if what.accelerator:
-            line = lines[units.get(key) or what.unit]
+        anywhere = (key[0], "", key[3])
+        if snapshot.meaning(*anywhere).accelerator:
+            line = lines[kinds.get(key) or _kind(snapshot, anywhere)]
             line.asked += amount
             line.waiting += work.counts.get(key, 0)
     return TeamSummary(
         team_id=team_id,
-        lines=tuple(sorted((_finish(unit, line) for unit, line in lines.items()), key=_size)),
+        lines=tuple(sorted((_finish(*kind, line) for kind, line in lines.items()), key=_size)),
         queues=tuple(sorted({(row.cluster.pk, row.queue) for row in rows})),
         by_resource=dict(by_resource),
     )
+
+
+def _kind(snapshot: Snapshot, cell: tuple[int, str, str]) -> tuple[str, str]:
+    """(unit, profile): instances of two MIG profiles are two kinds."""
+    what = snapshot.meaning(*cell)
+    return what.unit, what.profile if what.unit == "mig_instance" else ""
 
 
 def _add_quota(line: _Line, row: QuotaRow) -> None:
@@ -85,10 +91,10 @@ def _add_quota(line: _Line, row: QuotaRow) -> None:
     line.shared |= len(row.team_ids) > 1
 
 
-def _finish(unit: str, line: _Line) -> TeamLine:
+def _finish(unit: str, profile: str, line: _Line) -> TeamLine:
     return TeamLine(
         unit=unit,
-        unit_label=unit_label(unit),
+        unit_label=f"MIG {profile}" if profile else unit_label(unit),
         used=line.used,
         admitted=line.admitted,
         nominal=line.nominal,
@@ -101,4 +107,4 @@ def _finish(unit: str, line: _Line) -> TeamLine:
 
 
 def _size(line: TeamLine) -> tuple[Decimal, str]:
-    return -max(line.nominal or ZERO, line.used, line.waiting_units), line.unit
+    return -max(line.nominal or ZERO, line.used, line.waiting_units), line.unit_label

@@ -172,23 +172,23 @@ TAINT = {"effect": "NoSchedule"}
 TRAPS = {
     "plugin down: gpu 0, labels still say 8": (
         {"labels": gfd(), "capacity": {GPU: "0"}},
-        [(H100, EXCLUSIVE, 8, {"plugin_down": 8}, 0, {})],
+        [(H100, EXCLUSIVE, 8, {"plugin_down": 8}, 0, {GPU: (8, 0)})],
     ),
     "plugin down: the key is gone": (
         {"labels": gfd(), "capacity": {"cpu": "192"}},
-        [(H100, EXCLUSIVE, 8, {"plugin_down": 8}, 0, {})],
+        [(H100, EXCLUSIVE, 8, {"plugin_down": 8}, 0, {GPU: (8, 0)})],
     ),
     "plugin down without labels: last known inventory": (
         {"capacity": {GPU: "0"}, "last_known": {GPU: "6"}},
-        [("", EXCLUSIVE, 6, {"plugin_down": 6}, 0, {})],
+        [("", EXCLUSIVE, 6, {"plugin_down": 6}, 0, {GPU: (6, 0)})],
     ),
     "plugin down on a time-sliced node: 4 cards, not 16": (
         {"labels": gfd("NVIDIA-L4", 4, replicas=4, sharing="time-slicing"), "capacity": {GPU: "0"}},
-        [("NVIDIA-L4", SLICES, 4, {"plugin_down": 4}, 0, {})],
+        [("NVIDIA-L4", SLICES, 4, {"plugin_down": 4}, 0, {GPU: (16, 0)})],
     ),
     "plugin down on a node that is not ready counts as not ready": (
         {"labels": gfd(), "capacity": {GPU: "0"}, "conditions": {"Ready": {"status": "Unknown"}}},
-        [(H100, EXCLUSIVE, 8, {"node_not_ready": 8}, 0, {})],
+        [(H100, EXCLUSIVE, 8, {"node_not_ready": 8}, 0, {GPU: (8, 0)})],
     ),
     "nothing known, nothing offered": ({"capacity": {GPU: "0"}}, []),
     "one card fell off the bus": (
@@ -254,7 +254,7 @@ TRAPS = {
     ),
     "MIG single with the plugin down: ⌈56 / 7⌉": (
         {"labels": gfd(f"{H100}-MIG-1g.10gb", 56, strategy="single"), "capacity": {GPU: "0"}},
-        [(H100, MIG, 8, {"plugin_down": 8}, 0, {})],
+        [(H100, MIG, 8, {"plugin_down": 8}, 0, {GPU: (56, 0)})],
     ),
     "MIG mixed without a count label: ⌈(14·1 + 4·3) / 7⌉ = 4": (
         {

@@ -1,0 +1,229 @@
+"""What capacity is computed from, read once. Input: clock and clusters; output: one `Fleet`.
+
+A constant number of queries: nodes, what pods hold per node, last known inventories, reserves, and the snapshot
+that quotas are computed from. Clusters whose nodes were never read are `missing` and in no number.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from django.db import connection
+from django.db.models import Q
+
+from apps.capacity.health import NodeHealth, Verdict, keeps_work_away, node_verdict, tolerates
+from apps.capacity.waterfall import Fall, fall, reserve
+from apps.core.gpu import short_model
+from apps.fleet.inventory import Group, node_inventory
+from apps.fleet.models import Cluster, Reserve
+from apps.fleet.registry import classify_resource
+from apps.fleet.selectors import enabled_clusters
+from apps.observations.models import Source
+from apps.observations.selectors import AsOf, as_of, live_nodes
+from apps.quotas.flavors import carries
+from apps.quotas.snapshot import Snapshot, load_snapshot
+
+ZERO = Decimal(0)
+REMEMBER = timedelta(days=7)
+PoolKey = tuple[int, str, str]
+
+_HELD = """
+SELECT p.cluster_id, p.node_name, r.key, sum(r.value::numeric)
+FROM observations_pod p CROSS JOIN LATERAL jsonb_each_text(p.requests) r
+WHERE p.cluster_id = ANY(%s) AND p.gone_at IS NULL AND p.devices > 0 AND p.node_name <> ''
+  AND p.phase NOT IN ('Succeeded', 'Failed') AND strpos(r.key, '/') > 0
+GROUP BY 1, 2, 3
+"""
+_LAST_OFFERED = """
+SELECT DISTINCT ON (cluster_id, uid) cluster_id, uid, from_value
+FROM observations_transition
+WHERE cluster_id = ANY(%s) AND uid = ANY(%s) AND kind = 'Node' AND facet = 'devices' AND from_value <> ''
+  AND observed_at > %s AND observed_at <= %s
+ORDER BY cluster_id, uid, observed_at DESC
+"""
+_COLUMNS = (
+    "cluster_id", "uid", "name", "labels", "annotations", "capacity", "allocatable", "taints", "conditions",
+    "unschedulable", "deleting_since", "observed_at",
+)  # fmt: skip
+
+
+@dataclass(slots=True)
+class NodeState:
+    """One node: its waterfalls per group, what its pods hold by resource, and the flavors that reach it."""
+
+    cluster: Cluster
+    uid: str
+    name: str
+    health: NodeHealth
+    verdict: Verdict
+    falls: list[Fall]
+    codes: list[str]
+    held: Mapping[str, Decimal]
+    flavors: tuple[str, ...]
+    observed_at: datetime
+
+
+@dataclass(slots=True)
+class Fleet:
+    """`pools`: (node, index into its falls) of every group, by pool."""
+
+    now: datetime
+    clusters: dict[int, Cluster]
+    missing: tuple[Cluster, ...]
+    as_of: AsOf
+    snapshot: Snapshot
+    nodes: list[NodeState]
+    pools: dict[PoolKey, list[tuple[NodeState, int]]] = field(default_factory=dict)
+
+
+def load_fleet(*, now: datetime, clusters: Iterable[Cluster] | None = None) -> Fleet:
+    chosen = list(enabled_clusters() if clusters is None else clusters)
+    fresh = as_of(now=now, clusters=chosen, sources=[Source.NODES])
+    left_out = {status.cluster.pk for status in fresh.missing}
+    read = [cluster for cluster in chosen if cluster.pk not in left_out]
+    snapshot = load_snapshot(now=now, clusters=read)
+    fleet = Fleet(
+        now=now,
+        clusters={cluster.pk: cluster for cluster in read},
+        missing=tuple(cluster for cluster in chosen if cluster.pk in left_out),
+        as_of=fresh,
+        snapshot=snapshot,
+        nodes=_nodes(read, snapshot, now),
+    )
+    for node in fleet.nodes:
+        for index, item in enumerate(node.falls):
+            fleet.pools.setdefault(pool_key(node, item.group), []).append((node, index))
+    _apply_reserves(fleet)
+    return fleet
+
+
+def load_node(*, now: datetime, cluster: Cluster, uid: str) -> NodeState | None:
+    """One node with the cluster's reserves laid as on the whole cluster, so that its row is the list's row."""
+    fleet = load_fleet(now=now, clusters=[cluster])
+    return next((node for node in fleet.nodes if node.uid == uid), None)
+
+
+def pool_key(node: NodeState, group: Group) -> PoolKey:
+    return node.cluster.pk, group.model, str(group.mode)
+
+
+def _nodes(clusters: Sequence[Cluster], snapshot: Snapshot, now: datetime) -> list[NodeState]:
+    by_id = {cluster.pk: cluster for cluster in clusters}
+    rows = list(live_nodes(clusters=clusters).order_by("cluster_id", "name").values_list(*_COLUMNS))
+    held = held_on_nodes(cluster_ids=list(by_id))
+    silent = [row for row in rows if not _offers(row[5])]
+    last = _last_offered(silent, now)
+    return [_node(by_id[row[0]], row, held, last, snapshot) for row in rows]
+
+
+def _offers(capacity: Mapping[str, str]) -> bool:
+    """Whether a node's capacity names an accelerator with more than nothing."""
+    for resource, amount in capacity.items():
+        known = classify_resource(resource)
+        if known is not None and known.counted and amount != "0":
+            return True
+    return False
+
+
+def held_on_nodes(*, cluster_ids: Sequence[int]) -> dict[tuple[int, str], dict[str, Decimal]]:
+    """What pods hold per node and extended resource: bound and not over; nothing else holds a card."""
+    held: dict[tuple[int, str], dict[str, Decimal]] = defaultdict(dict)
+    with connection.cursor() as cursor:
+        cursor.execute(_HELD, [list(cluster_ids)])
+        for cluster_id, node, resource, amount in cursor.fetchall():
+            held[cluster_id, node][resource] = amount
+    return held
+
+
+def _last_offered(rows: Sequence[Sequence[Any]], now: datetime) -> dict[tuple[int, str], dict[str, str]]:
+    """What nodes that offer nothing now offered before, from our own history."""
+    if not rows:
+        return {}
+    ids, uids = list({row[0] for row in rows}), [row[1] for row in rows]
+    with connection.cursor() as cursor:
+        cursor.execute(_LAST_OFFERED, [ids, uids, now - REMEMBER, now])
+        found = cursor.fetchall()
+    return {
+        (cluster_id, uid): dict(part.split("=", 1) for part in text.split(",") if "=" in part)
+        for cluster_id, uid, text in found
+    }
+
+
+def _node(
+    cluster: Cluster,
+    row: Sequence[Any],
+    held: Mapping[tuple[int, str], Mapping[str, Decimal]],
+    last: Mapping[tuple[int, str], Mapping[str, str]],
+    snapshot: Snapshot,
+) -> NodeState:
+    (
+        _,
+        uid,
+        name,
+        labels,
+        annotations,
+        capacity,
+        allocatable,
+        taints,
+        conditions,
+        cordoned,
+        deleting,
+        seen,
+    ) = row
+    groups, codes = node_inventory(
+        labels=labels,
+        annotations=annotations,
+        capacity=capacity,
+        allocatable=allocatable,
+        last_known=last.get((cluster.pk, uid)),
+    )
+    health = NodeHealth(labels, tuple(taints), conditions, cordoned, deleting is not None)
+    flavors = snapshot.views[cluster.pk].objects["ResourceFlavor"]
+    carried = [
+        (flavor, item.spec) for flavor, item in flavors.items() if groups and carries(labels, item.spec)
+    ]
+    accepted = [toleration for _flavor, spec in carried for toleration in _accepts(spec)]
+    verdict = node_verdict(health, tolerated=accepted)
+    return NodeState(
+        cluster=cluster,
+        uid=uid,
+        name=name,
+        health=health,
+        verdict=verdict,
+        falls=[fall(group, verdict) for group in groups],
+        codes=codes,
+        held=held.get((cluster.pk, name), {}),
+        flavors=tuple(sorted(flavor for flavor, spec in carried if _reaches(spec, health))),
+        observed_at=seen,
+    )
+
+
+def _accepts(flavor: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Taints that a flavor declares as its nodes' own, and its tolerations, both as tolerations."""
+    return [*(flavor.get("node_taints") or ()), *(flavor.get("tolerations") or ())]
+
+
+def _reaches(flavor: Mapping[str, Any], node: NodeHealth) -> bool:
+    """Whether the flavor's own terms let work onto the node: every foreign taint is declared or tolerated."""
+    foreign = [t for t in node.taints if t.get("effect") != "PreferNoSchedule" and keeps_work_away(t)]
+    return all(tolerates(_accepts(flavor), taint) for taint in foreign)
+
+
+def _apply_reserves(fleet: Fleet) -> None:
+    rows = Reserve.objects.filter(cluster_id__in=list(fleet.clusters), valid_from__lte=fleet.now).filter(
+        Q(valid_to__isnull=True) | Q(valid_to__gt=fleet.now)
+    )
+    for row in rows.order_by("pk"):
+        for key, members in fleet.pools.items():
+            named = row.model in (key[1], short_model(key[1]))
+            if key[0] != row.cluster_id or key[2] != row.sharing_mode or not named:
+                continue
+            changed = reserve([node.falls[index] for node, index in members], row.devices, row.reason)
+            for (node, index), item in zip(members, changed, strict=True):
+                node.falls[index] = item
+            break

@@ -1,0 +1,39 @@
+"""Words for buckets and for what is odd about a node. Input: codes; output: text in the active language."""
+
+from __future__ import annotations
+
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
+
+from apps.capacity.health import Bucket
+
+BUCKET_LABELS: dict[str, Promise] = {
+    Bucket.LOST: _("lost"),
+    Bucket.NODE_NOT_READY: _("node not ready"),
+    Bucket.DEVICE_UNHEALTHY: _("device unhealthy"),
+    Bucket.MAINTENANCE: _("maintenance"),
+    Bucket.CORDONED: _("cordoned"),
+    Bucket.TAINTED: _("tainted"),
+    Bucket.BEING_REMOVED: _("being removed"),
+    Bucket.UNINITIALISED: _("not initialised"),
+    Bucket.PLATFORM_RESERVE: _("platform reserve"),
+    Bucket.PLUGIN_DOWN: _("device plugin down"),
+}
+CODE_TEXTS: dict[str, Promise] = {
+    "no_model": _("No label names the model."),
+    "labels_differ": _(
+        "Labels and the device plugin disagree about the number of cards; the plugin is believed."
+    ),
+    "mig_invalid": _("The MIG geometry is invalid: the node offers nothing."),
+    "allocatable_above_capacity": _("The node offers more than it has; the surplus is not counted."),
+    "register_unreadable": _("The register of shared cards cannot be read; cards are estimated."),
+    "present_without_devices": _("Labelled as a GPU node, but no device plugin offers anything."),
+}
+
+
+def bucket_label(bucket: str) -> str:
+    return str(BUCKET_LABELS.get(bucket, bucket))
+
+
+def code_text(code: str) -> str:
+    return str(CODE_TEXTS.get(code, code))

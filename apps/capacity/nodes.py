@@ -1,0 +1,109 @@
+"""One node's rows and its page. Input: a node's state; output: `NodeRow`s and `NodeDetail`."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+
+from django.utils.translation import gettext as _
+
+from apps.capacity.facts import NodeState, load_node
+from apps.capacity.health import Bucket, warnings
+from apps.capacity.labels import bucket_label, code_text
+from apps.capacity.pools import Measure, card_buckets, unit_rows, unit_sums
+from apps.capacity.rows import BucketReason, NodeDetail, NodePod, NodeRow
+from apps.core.gpu import model_label, unit_of
+from apps.core.quantity import parse_quantity
+from apps.fleet.models import Cluster
+from apps.fleet.registry import is_device
+from apps.fleet.selectors import BindingIndex
+from apps.observations.models import Node, Pod
+from apps.observations.selectors import AsOf, live_pods
+
+_OVER = ("Succeeded", "Failed")
+
+
+def node_row(node: NodeState, index: int) -> NodeRow:
+    item = node.falls[index]
+    group = item.group
+    sums = unit_sums([(node, item)])
+    measure = Measure(sums, unit_of(group.mode))
+    return NodeRow(
+        cluster=node.cluster,
+        node=node.name,
+        uid=node.uid,
+        vendor=group.vendor,
+        model=group.model,
+        model_label=model_label(group.model),
+        sharing_mode=str(group.mode),
+        unit=measure.unit,
+        physical_devices=item.physical,
+        buckets=card_buckets([item]),
+        allocatable_devices=item.allocatable,
+        physical_units=measure.sum((key, found.physical) for key, found in sums.items()),
+        allocatable=measure.sum((key, found.allocatable) for key, found in sums.items()),
+        held_bound=measure.sum((key, found.held) for key, found in sums.items()),
+        free=measure.sum((key, found.free) for key, found in sums.items()),
+        units=unit_rows(sums, unit_of(group.mode), {}),
+        reasons=tuple(
+            BucketReason(
+                str(bucket), bucket_label(bucket), item.buckets[bucket], item.evidence.get(bucket, "")
+            )
+            for bucket in Bucket
+            if item.buckets.get(bucket)
+        ),
+        flavors=node.flavors,
+        estimated=group.estimated,
+        notes=(*(code_text(code) for code in (*group.codes, *node.codes)), *_warned(node)),
+        observed_at=node.observed_at,
+    )
+
+
+def _warned(node: NodeState) -> list[str]:
+    return [
+        _("Condition %(condition)s: not counted as a loss.") % {"condition": text}
+        for text in warnings(node.health)
+    ]
+
+
+def detail(*, now: datetime, cluster: Cluster, node: Node, fresh: AsOf) -> NodeDetail:
+    state = load_node(now=now, cluster=cluster, uid=node.uid)
+    return NodeDetail(
+        cluster=cluster,
+        node=node,
+        rows=tuple(node_row(state, index) for index in range(len(state.falls))) if state else (),
+        pods=tuple(_pods(now=now, cluster=cluster, name=node.name)),
+        as_of=fresh,
+    )
+
+
+def _pods(*, now: datetime, cluster: Cluster, name: str) -> list[NodePod]:
+    index = BindingIndex.load(now, clusters=[cluster.pk])
+    rows = live_pods(clusters=[cluster]).filter(node_name=name, devices__gt=0).order_by("namespace", "name")
+    return [_pod(row, index) for row in rows]
+
+
+def _pod(row: Pod, index: BindingIndex) -> NodePod:
+    requests: dict[str, Decimal] = {
+        resource: parse_quantity(amount) for resource, amount in row.requests.items() if is_device(resource)
+    }
+    team = index.team_id_for(
+        row.cluster_id,
+        namespace=row.namespace,
+        queue_name=row.queue_name,
+        queue=row.queue_name if row.pod_group else "",
+        volcano=bool(row.pod_group),
+    )
+    return NodePod(
+        uid=row.uid,
+        namespace=row.namespace,
+        name=row.name,
+        phase=row.phase,
+        team_id=team,
+        requests=requests,
+        owner_kind=row.owner_kind,
+        owner_name=row.owner_name,
+        queue_name=row.queue_name,
+        bound_at=row.bound_at,
+        held=row.phase not in _OVER,
+    )

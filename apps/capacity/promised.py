@@ -1,0 +1,127 @@
+"""What queues promise on each pool. Input: a fleet; output: nominal, ceiling and reserved per pool and unit.
+
+A (flavor, resource) speaks of the units that the nodes it reaches offer. Where these are one pool's, its numbers
+are that pool's; where they are several pools', no pool can claim them: they count in the totals when their units
+weigh the same, and are reported. Volcano's shares have no flavor and are treated as one that reaches every node.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from fractions import Fraction
+
+from apps.capacity.facts import Fleet, NodeState, PoolKey, pool_key
+from apps.fleet.registry import is_device
+from apps.quotas.kueue import cluster_tree
+from apps.quotas.snapshot import ClusterView
+from apps.quotas.volcano import VolcanoCluster
+
+ZERO = Decimal(0)
+UnitKey = tuple[str, str, Fraction]
+"""(resource, profile, equivalents): the kind of a unit within a pool."""
+
+
+@dataclass(slots=True)
+class Promise:
+    """`nominal` and `ceiling` None: nobody said so (Volcano without deserved or capability)."""
+
+    nominal: Decimal | None = None
+    ceiling: Decimal | None = None
+    reserved: Decimal = ZERO
+
+    def add(self, other: Promise) -> None:
+        self.nominal = _plus(self.nominal, other.nominal)
+        self.ceiling = _plus(self.ceiling, other.ceiling)
+        self.reserved += other.reserved
+
+
+def _plus(total: Decimal | None, more: Decimal | None) -> Decimal | None:
+    return total if more is None else (total or ZERO) + more
+
+
+@dataclass(slots=True)
+class Promises:
+    """`by_unit`: what can be laid on one pool. `loose`: (cluster, flavor, resource) → promise and the pools that
+    it spreads over (none: no node carries the flavor). `equivalents`: everything, in whole GPUs."""
+
+    by_unit: dict[tuple[PoolKey, UnitKey], Promise] = field(default_factory=lambda: defaultdict(Promise))
+    loose: dict[tuple[int, str, str], tuple[Promise, frozenset[PoolKey]]] = field(default_factory=dict)
+    nominal: Fraction | None = None
+    ceiling: Fraction | None = None
+    reserved: Fraction | None = None
+
+    def total(self, promise: Promise, weight: Fraction) -> None:
+        if promise.nominal is not None:
+            self.nominal = (self.nominal or Fraction(0)) + Fraction(promise.nominal) * weight
+        if promise.ceiling is not None:
+            self.ceiling = (self.ceiling or Fraction(0)) + Fraction(promise.ceiling) * weight
+        self.reserved = (self.reserved or Fraction(0)) + Fraction(promise.reserved) * weight
+
+
+def promises(fleet: Fleet) -> Promises:
+    targets = _targets(fleet)
+    found = Promises()
+    for cluster_id, view in fleet.snapshot.views.items():
+        for (flavor, resource), promise in _said(fleet, view):
+            reached = targets.get((cluster_id, flavor, resource), frozenset())
+            weights = {unit[2] for _pool, unit in reached}
+            if len(reached) == 1:
+                found.by_unit[next(iter(reached))].add(promise)
+            else:
+                key = (cluster_id, flavor, resource)
+                found.loose[key] = (promise, frozenset(pool for pool, _unit in reached))
+            if len(weights) == 1:
+                found.total(promise, next(iter(weights)))
+    return found
+
+
+def _targets(fleet: Fleet) -> Mapping[tuple[int, str, str], frozenset[tuple[PoolKey, UnitKey]]]:
+    """What each (cluster, flavor, resource) reaches; flavor "" is every node."""
+    found: dict[tuple[int, str, str], set[tuple[PoolKey, UnitKey]]] = defaultdict(set)
+    for node in fleet.nodes:
+        for pool, unit in node_units(node):
+            for flavor in ("", *node.flavors):
+                found[node.cluster.pk, flavor, unit[0]].add((pool, unit))
+    return {key: frozenset(value) for key, value in found.items()}
+
+
+def node_units(node: NodeState) -> Iterator[tuple[PoolKey, UnitKey]]:
+    for item in node.falls:
+        for found in item.units:
+            unit = found.unit
+            yield pool_key(node, item.group), (unit.resource, unit.profile, unit.equivalents)
+
+
+def _said(fleet: Fleet, view: ClusterView) -> Iterator[tuple[tuple[str, str], Promise]]:
+    """Every accelerator (flavor, resource) that queues quote or hold, with its sums."""
+    yield from _kueue(view)
+    if view.objects["VolcanoQueue"]:
+        yield from _volcano(VolcanoCluster(fleet.snapshot, view))
+
+
+def _kueue(view: ClusterView) -> Iterator[tuple[tuple[str, str], Promise]]:
+    tree = cluster_tree(view)
+    sums: dict[tuple[str, str], Promise] = defaultdict(Promise)
+    for key in tree:
+        for cell, quota in tree.node(*key).cells.items():
+            if is_device(cell[1]):
+                ceiling = tree.potential_available(*key, cell) if key[0] == "ClusterQueue" else ZERO
+                sums[cell].add(Promise(quota.nominal, ceiling))
+    for (kind, _name), held in view.reserved.items():
+        for cell, amount in held.items():
+            if kind == "ClusterQueue" and is_device(cell[1]):
+                sums[cell].add(Promise(ZERO, ZERO, amount))
+    yield from sorted(sums.items())
+
+
+def _volcano(queues: VolcanoCluster) -> Iterator[tuple[tuple[str, str], Promise]]:
+    """Leaves only: a parent's share is its children's."""
+    sums: dict[str, Promise] = defaultdict(Promise)
+    for name in queues.queues(None):
+        for row in queues.queue_rows(name):
+            if row.accelerator and not row.is_parent:
+                sums[row.resource].add(Promise(row.nominal, row.ceiling, row.reserved))
+    yield from ((("", resource), promise) for resource, promise in sorted(sums.items()))
