@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal
 
@@ -18,7 +19,7 @@ from apps.fleet.models import Cluster
 from apps.fleet.registry import is_device
 from apps.fleet.selectors import BindingIndex
 from apps.observations.models import Node, Pod
-from apps.observations.selectors import AsOf, live_pods
+from apps.observations.selectors import AsOf, live_objects, live_pods
 
 _OVER = ("Succeeded", "Failed")
 
@@ -79,11 +80,16 @@ def detail(*, now: datetime, cluster: Cluster, node: Node, fresh: AsOf) -> NodeD
 
 def _pods(*, now: datetime, cluster: Cluster, name: str) -> list[NodePod]:
     index = BindingIndex.load(now, clusters=[cluster.pk])
+    local = live_objects(kind="LocalQueue", clusters=[cluster])
+    leads_to = {
+        (namespace, queue_name): queue or ""
+        for namespace, queue_name, queue in local.values_list("namespace", "name", "spec__cluster_queue")
+    }
     rows = live_pods(clusters=[cluster]).filter(node_name=name, devices__gt=0).order_by("namespace", "name")
-    return [_pod(row, index) for row in rows]
+    return [_pod(row, index, leads_to) for row in rows]
 
 
-def _pod(row: Pod, index: BindingIndex) -> NodePod:
+def _pod(row: Pod, index: BindingIndex, leads_to: Mapping[tuple[str, str], str]) -> NodePod:
     requests: dict[str, Decimal] = {
         resource: parse_quantity(amount) for resource, amount in row.requests.items() if is_device(resource)
     }
@@ -91,7 +97,7 @@ def _pod(row: Pod, index: BindingIndex) -> NodePod:
         row.cluster_id,
         namespace=row.namespace,
         queue_name=row.queue_name,
-        queue=row.queue_name if row.pod_group else "",
+        queue=row.queue_name if row.pod_group else leads_to.get((row.namespace, row.queue_name), ""),
         volcano=bool(row.pod_group),
     )
     return NodePod(

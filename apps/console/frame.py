@@ -16,6 +16,7 @@ from django.shortcuts import render
 from django.utils import timezone
 
 from apps.console.access import readable_team_ids
+from apps.core.tables import ROWS_PER_PAGE, PortalTable, prepare
 from apps.fleet.models import Cluster
 from apps.fleet.selectors import enabled_clusters
 from apps.observations.models import Source
@@ -80,6 +81,11 @@ class Page:
     @property
     def cluster_slug(self) -> str:
         return "" if self.cluster is None else self.cluster.slug
+
+    def prepare(self, table: PortalTable, *, per_page: int = ROWS_PER_PAGE) -> PortalTable:
+        """The table as this page shows it: ordered and paged, without a cluster column when there is one."""
+        hide = ("cluster", "cluster_name") if len(self.all_clusters) == 1 else ()
+        return prepare(table, self.request, per_page=per_page, hide=hide)
 
     def render(self, template: str, context: Mapping[str, Any], *, section: str = "") -> HttpResponse:
         """`section`: the entry of the navigation that a page below it belongs to."""

@@ -13,7 +13,7 @@ from apps.console.frame import FLEET, QUOTA, Page
 from apps.console.ladder import ladder
 from apps.console.links import finding_url
 from apps.console.team_rows import TeamTable, team_rows
-from apps.core.tables import prepare, table_csv, wants_csv
+from apps.core.tables import table_csv, wants_csv
 from apps.findings.selectors import findings
 from apps.quotas.selectors import team_summaries
 
@@ -40,7 +40,7 @@ def overview(request: HttpRequest) -> HttpResponseBase:
         "ladder": ladder(report.totals),
         "findings": shown,
         "finding_count": len(found),
-        "table": prepare(table, request),
+        "table": page.prepare(table),
         "chart": Chart.of("capacity", page),
     }
     return page.render("console/overview.html", context)

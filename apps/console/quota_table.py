@@ -19,8 +19,7 @@ def _queue(row: QuotaRow) -> str:
 
 
 def _queue_note(row: QuotaRow) -> str:
-    cohort = str(_("cohort %(name)s") % {"name": row.cohort}) if row.cohort else ""
-    return " · ".join(part for part in (row.cluster.name, cohort) if part)
+    return str(_("cohort %(name)s") % {"name": row.cohort}) if row.cohort else ""
 
 
 class QuotaTable(PortalTable):
@@ -28,7 +27,8 @@ class QuotaTable(PortalTable):
     file_name = "quota"
 
     queue = LinkColumn(verbose_name=_("Queue"), url=_queue, note=_queue_note, classes="name")
-    cluster = TextColumn(verbose_name=_("Cluster"), visible=False, accessor="cluster__slug")
+    kind = TextColumn(verbose_name=_("Kind"), visible=False)
+    cluster = TextColumn(verbose_name=_("Cluster"), accessor="cluster__name", hide_small=True)
     cohort = TextColumn(verbose_name=_("Cohort"), visible=False)
     flavor = TextColumn(verbose_name=_("Flavor"), classes="name")
     resource = TextColumn(verbose_name=_("Resource"), visible=False)

@@ -14,9 +14,12 @@ from apps.console.quota_table import QuotaTable
 from apps.console.team_rows import TeamTable, team_rows
 from apps.console.waiting_table import WaitingTable
 from apps.console.work_tables import FinishedTable, RunningTable
-from apps.core.tables import prepare, table_csv, wants_csv
+from apps.core.tables import table_csv, wants_csv
 from apps.fleet.selectors import bindings_of_team
+from apps.quotas.rows import QuotaRow
 from apps.quotas.selectors import quota_rows, team_summaries
+
+LINES_SHOWN = 3
 
 
 def teams(request: HttpRequest) -> HttpResponseBase:
@@ -30,7 +33,7 @@ def teams(request: HttpRequest) -> HttpResponseBase:
     table = TeamTable(rows)
     if wants_csv(request):
         return table_csv(table, request)
-    return page.render("console/teams.html", {"table": prepare(table, request)})
+    return page.render("console/teams.html", {"table": page.prepare(table)})
 
 
 def team(request: HttpRequest, slug: str) -> HttpResponseBase:
@@ -49,8 +52,13 @@ def team(request: HttpRequest, slug: str) -> HttpResponseBase:
     for name, table in tables.items():
         if wants_csv(request, name):
             return table_csv(table, request)
-    prepared = {name: prepare(table, request, per_page=20) for name, table in tables.items()}
-    lines = [row for row in rows if row.accelerator and (row.nominal or row.reserved or row.waiting)]
+    prepared = {name: page.prepare(table, per_page=20) for name, table in tables.items()}
     bindings = list(bindings_of_team(shown.pk, page.now))
-    context = {"team": shown, "bindings": bindings, "lines": lines[:4], "form": form, **prepared}
+    context = {"team": shown, "bindings": bindings, "lines": _telling(rows), "form": form, **prepared}
     return page.render("console/team.html", context, section="teams")
+
+
+def _telling(rows: list[QuotaRow]) -> list[QuotaRow]:
+    """The accelerator rows with most held and asked for: those that a lead asks about first."""
+    busy = [row for row in rows if row.accelerator and (row.reserved or row.pending)]
+    return sorted(busy, key=lambda row: -(row.reserved + row.pending))[:LINES_SHOWN]

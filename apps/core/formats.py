@@ -68,10 +68,8 @@ def bytes_text(size: int) -> str:
 
 
 def resource_text(resource: str) -> str:
-    """A short name where one is usual; vendors other than NVIDIA keep theirs."""
-    if resource in _SHORT_RESOURCES:
-        return _SHORT_RESOURCES[resource]
-    return resource.removeprefix("nvidia.com/")
+    """The name without its vendor's domain; where that says too little, a usual short name."""
+    return _SHORT_RESOURCES.get(resource, resource.rpartition("/")[2])
 
 
 def quantities_text(asked: Mapping[str, Decimal]) -> str:

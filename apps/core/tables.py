@@ -1,13 +1,13 @@
 """Tables that a page and its CSV share. Input: rows (dataclasses, model objects or dicts); output: HTML and values.
 
 Sort, page and filters live in the URL. Columns declare once how a cell looks (`render`) and what its raw value is
-(`value`, for CSV). Invariant: a row that nobody looks at is not computed: data that is read lazily is only
+(`raw`, for CSV). Invariant: a row that nobody looks at is not computed: data that is read lazily is only
 sliced, unless the reader asks for another order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -41,9 +41,9 @@ class TextColumn(tables.Column):
         kwargs.setdefault("attrs", _attrs(*self.classes, classes, "hide-s" if hide_small else ""))
         super().__init__(*args, **kwargs)
 
-    def value(self, **kwargs: Any) -> Any:
-        value = kwargs["value"]
-        return None if value == self.default else value
+    def raw(self, value: Any) -> Any:
+        """The value for the CSV."""
+        return value
 
 
 class LinkColumn(TextColumn):
@@ -78,9 +78,6 @@ class NumberColumn(TextColumn):
             return show_value(None) if self.absent is None else self.absent
         return show_value(value, places=self.places)
 
-    def value(self, **kwargs: Any) -> Any:
-        return kwargs["value"]
-
 
 class DurationColumn(TextColumn):
     """Seconds as "3 h 12 m"; the CSV keeps the seconds."""
@@ -94,7 +91,7 @@ class DurationColumn(TextColumn):
 class TimeColumn(TextColumn):
     """An instant in the display zone."""
 
-    classes = ("num",)
+    classes = ("when",)
 
     def render(self, value: datetime) -> SafeString:
         return format_html('<time datetime="{}">{}</time>', value.isoformat(), time_text(value))
@@ -108,8 +105,7 @@ class QuantitiesColumn(TextColumn):
     def render(self, value: dict[str, Decimal]) -> str:
         return quantities_text(value)
 
-    def value(self, **kwargs: Any) -> Any:
-        value = kwargs["value"]
+    def raw(self, value: dict[str, Decimal]) -> str | None:
         return "; ".join(f"{name}={number_text(n, places=3)}" for name, n in value.items()) if value else None
 
 
@@ -141,15 +137,37 @@ class PortalTable(tables.Table):
         data = rows if hasattr(rows, "order_by") else _RowsData(rows)
         super().__init__(data, **kwargs)
 
+    def as_values(self, exclude_columns: Collection[str] | None = None) -> Iterator[list[Any]]:
+        """Headers, then raw values of every column, hidden ones included: `value_<name>(record)` where the table
+        has it, else what the accessor finds."""
+        columns = [
+            column
+            for column in self.columns.iterall()
+            if not column.column.exclude_from_export and column.name not in (exclude_columns or ())
+        ]
+        yield [str(column.header) for column in columns]
+        for record in self.data:
+            yield [self._raw(column, record) for column in columns]
+
+    def _raw(self, column: tables.columns.BoundColumn, record: Any) -> Any:
+        own = getattr(self, f"value_{column.name}", None)
+        if own is not None:
+            return own(record)
+        value = column.accessor.resolve(record, quiet=True)
+        return column.column.raw(value) if isinstance(column.column, TextColumn) else value
+
     @property
     def total(self) -> int:
         return len(self.data)
 
 
 def prepare(
-    table: PortalTable, request: HttpRequest, *, per_page: int = ROWS_PER_PAGE
+    table: PortalTable, request: HttpRequest, *, per_page: int = ROWS_PER_PAGE, hide: Collection[str] = ()
 ) -> PortalTable:
-    """Apply the URL's order and page. An order by a column that does not exist is ignored."""
+    """Apply the URL's order and page. An order by a column that does not exist is ignored. `hide`: columns that
+    say the same in every row; the CSV keeps them."""
+    for name in set(hide) & set(table.columns.names()):
+        table.columns.hide(name)
     return tables.RequestConfig(request, paginate={"per_page": per_page}).configure(table)  # type: ignore[no-any-return]
 
 

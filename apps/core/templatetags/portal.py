@@ -13,7 +13,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
-from apps.core import formats
+from apps.core import formats, gpu
 
 register = template.Library()
 Number = Decimal | int | float
@@ -56,6 +56,28 @@ def filesize(size: int | None) -> str:
 @register.filter
 def resource(name: str) -> str:
     return formats.resource_text(name)
+
+
+@register.filter
+def minus(amount: Decimal) -> Decimal:
+    return -amount
+
+
+@register.filter
+def sharing(mode: str) -> str:
+    """A sharing mode in words."""
+    return gpu.mode_label(mode)
+
+
+@register.filter
+def unit(name: str) -> str:
+    return gpu.unit_label(name)
+
+
+@register.filter
+def share_of(part: Number | None, whole: Number) -> str:
+    """For SVG attributes: "42.00%"."""
+    return share(part or 0, whole)
 
 
 @register.filter

@@ -1,5 +1,5 @@
 // plotly.js-locales 3.7.0 zh-cn (MIT), wrapped: the package is CommonJS.
-Plotly.register(Object.assign({
+Plotly.register({
     moduleType: 'locale',
     name: 'zh-CN',
     dictionary: {
@@ -70,4 +70,4 @@ Plotly.register(Object.assign({
         shortMonths: ['一', '二', '三', '四', '五', '六', '七', '八', '九', '十', '十一', '十二'],
         date: '%Y-%m-%d'
     }
-}, {'name': 'zh-CN'}));
+});

@@ -1,0 +1,69 @@
+"""`/capacity/` and `/capacity/nodes/<name>/`: physical → allocatable → committed, per pool and per node."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from django.http import Http404, HttpRequest, HttpResponseBase
+
+from apps.capacity.filters import NodeForm
+from apps.capacity.rows import NodeDetail, NodePod
+from apps.capacity.selectors import capacity_report, node_detail, node_rows
+from apps.console.capacity_tables import NodeTable, PodTable, PoolTable
+from apps.console.frame import FLEET, QUOTA, Page
+from apps.console.ladder import ladder
+from apps.core.tables import table_csv, wants_csv
+
+
+def capacity(request: HttpRequest) -> HttpResponseBase:
+    page = Page.open(request, sources=(*FLEET, *QUOTA))
+    form = NodeForm(request.GET, now=page.now, team_ids=page.team_ids)
+    report = capacity_report(now=page.now, clusters=page.clusters)
+    rows = node_rows(now=page.now, clusters=page.clusters)
+    pools = PoolTable(report.pools, prefix="p-")
+    nodes = NodeTable(form.narrowed(rows) if form.is_valid() else [], prefix="n-")
+    for name, table in (("pools", pools), ("nodes", nodes)):
+        if wants_csv(request, name):
+            return table_csv(table, request)
+    context = {
+        "report": report,
+        "ladder": ladder(report.totals),
+        "form": form,
+        "pools": page.prepare(pools, per_page=100),
+        "nodes": page.prepare(nodes),
+        "models": sorted({(row.model, row.model_label) for row in rows}),
+        "buckets": sorted({bucket for row in rows for bucket, n in row.buckets.items() if n}),
+    }
+    return page.render("console/capacity.html", context)
+
+
+def node(request: HttpRequest, name: str) -> HttpResponseBase:
+    page = Page.open(request, sources=FLEET)
+    found = _first_node(page, name)
+    shown, others = _split_pods(found, page)
+    table = PodTable(shown)
+    if wants_csv(request):
+        return table_csv(table, request)
+    context = {
+        "detail": found,
+        "node": found.node,
+        "table": page.prepare(table),
+        "others": len(others),
+        "others_held": sum((Counter(dict(pod.requests)) for pod in others if pod.held), Counter()),
+    }
+    return page.render("console/node.html", context, section="capacity")
+
+
+def _first_node(page: Page, name: str) -> NodeDetail:
+    for cluster in page.clusters:
+        found = node_detail(now=page.now, name=name, cluster=cluster)
+        if found is not None:
+            return found
+    raise Http404
+
+
+def _split_pods(detail: NodeDetail, page: Page) -> tuple[list[NodePod], list[NodePod]]:
+    """The pods that the reader may see, and the others, of which only their number is shown."""
+    ids = page.team_ids
+    shown = [pod for pod in detail.pods if ids is None or pod.team_id in ids]
+    return shown, [pod for pod in detail.pods if ids is not None and pod.team_id not in ids]

@@ -1,0 +1,156 @@
+"""Tables of pools, nodes and pods. Input: rows of apps.capacity; each number leads to the rows behind it."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import django_tables2 as tables
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _now
+from django.utils.translation import gettext_lazy as _
+
+from apps.capacity.rows import NodePod, NodeRow, PoolRow
+from apps.console.links import address, node_url
+from apps.capacity.labels import bucket_label
+from apps.core.formats import NOT_APPLICABLE, number_text, percent_text
+from apps.core.gpu import mode_label, unit_label
+from apps.core.tables import LinkColumn, NumberColumn, PortalTable, QuantitiesColumn, TextColumn, TimeColumn
+from apps.core.templatetags.portal import segments
+
+
+def _pool_url(row: PoolRow, **more: str) -> str:
+    return address("capacity", cluster=row.cluster.slug, model=row.model, sharing_mode=row.sharing_mode, **more) + "#nodes"
+
+
+def _pool_note(row: PoolRow) -> str:
+    return mode_label(row.sharing_mode)
+
+
+def held_bar(*, held: Decimal, free: Decimal, total: Decimal, label: str) -> SafeString:
+    """Held and free on the scale of what is usable."""
+    scale = max(total, held, Decimal(1))
+    return segments([("f-held", held), ("f-free", max(Decimal(0), free))], scale=scale, label=label)
+
+
+def _buckets(buckets: dict[str, int]) -> SafeString | str:
+    parts = [(number_text(n), bucket_label(name)) for name, n in sorted(buckets.items()) if n]
+    return format_html_join(" · ", "<b>{}</b> {}", parts) if parts else format_html('<span class="v-zero">0</span>')
+
+
+class PoolTable(PortalTable):
+    """Cards are whole cards; held, free, nominal and ceiling are in the pool's unit, which the row names."""
+
+    caption = _("Pools: cards, what of them is usable, and what is promised")
+    file_name = "pools"
+
+    model_label = LinkColumn(verbose_name=_("Pool"), url=_pool_url, note=_pool_note, classes="name")
+    cluster = TextColumn(verbose_name=_("Cluster"), accessor="cluster__name", hide_small=True)
+    sharing_mode = TextColumn(verbose_name=_("Sharing mode"), visible=False)
+    bar = tables.Column(
+        verbose_name=_("Held and free of allocatable"), accessor="held_bound", exclude_from_export=True,
+        attrs={"th": {"class": "hide-s"}, "td": {"class": "barcell hide-s"}}, orderable=False,
+    )
+    physical_devices = NumberColumn(verbose_name=_("Cards"))
+    out_of_use = TextColumn(verbose_name=_("Out of use"), accessor="buckets", orderable=False, empty_values=(), hide_small=True)
+    allocatable = NumberColumn(verbose_name=_("Allocatable"))
+    unit = TextColumn(verbose_name=_("Unit"))
+    held_bound = NumberColumn(verbose_name=_("Held by pods"), hide_small=True)
+    held_reserved = NumberColumn(verbose_name=_("Reserved"), absent=NOT_APPLICABLE, hide_small=True)
+    free = NumberColumn(verbose_name=_("Free"))
+    nominal = NumberColumn(verbose_name=_("Nominal"), absent=_("none"), hide_small=True)
+    allocation_ratio = TextColumn(verbose_name=_("Promised"), classes="num", hide_small=True)
+    ceiling = NumberColumn(verbose_name=_("Ceiling"), absent=NOT_APPLICABLE, visible=False)
+    nodes = NumberColumn(verbose_name=_("Nodes"), hide_small=True)
+
+    class Meta(PortalTable.Meta):
+        empty_text = _("No accelerator was seen on any node.")
+
+    def render_bar(self, record: PoolRow) -> SafeString:
+        label = _now("%(held)s held, %(free)s free of %(total)s") % {
+            "held": number_text(record.held_bound),
+            "free": number_text(record.free),
+            "total": number_text(record.allocatable),
+        }
+        return held_bar(held=record.held_bound, free=record.free, total=record.allocatable, label=label)
+
+    def render_out_of_use(self, record: PoolRow) -> SafeString | str:
+        return _buckets(dict(record.buckets))
+
+    def value_out_of_use(self, record: PoolRow) -> str:
+        return "; ".join(f"{name}={n}" for name, n in sorted(record.buckets.items()) if n)
+
+    def render_unit(self, value: str) -> str:
+        return unit_label(value)
+
+    def render_allocation_ratio(self, value: Decimal) -> SafeString | str:
+        return format_html('<b class="state-warn">{}</b>', percent_text(value)) if value > 1 else percent_text(value)
+
+
+class NodeTable(PortalTable):
+    caption = _("Accelerator nodes, one row per model and sharing mode")
+    file_name = "nodes"
+
+    node = LinkColumn(
+        verbose_name=_("Node"), url=lambda row: node_url(row.cluster.slug, row.node), classes="name"
+    )
+    cluster = TextColumn(verbose_name=_("Cluster"), accessor="cluster__name", hide_small=True)
+    model_label = TextColumn(verbose_name=_("Model"))
+    sharing_mode = TextColumn(verbose_name=_("Sharing mode"), hide_small=True)
+    bar = tables.Column(
+        verbose_name=_("Held and free of allocatable"), accessor="held_bound", exclude_from_export=True,
+        attrs={"th": {"class": "hide-s"}, "td": {"class": "barcell hide-s"}}, orderable=False,
+    )
+    physical_devices = NumberColumn(verbose_name=_("Cards"))
+    allocatable = NumberColumn(verbose_name=_("Allocatable"))
+    held_bound = NumberColumn(verbose_name=_("Held"))
+    free = NumberColumn(verbose_name=_("Free"))
+    state = TextColumn(verbose_name=_("Out of use"), accessor="reasons", orderable=False, empty_values=(), classes="wide")
+    flavors = TextColumn(verbose_name=_("Flavors"), orderable=False, hide_small=True, empty_values=())
+
+    class Meta(PortalTable.Meta):
+        empty_text = _("No node matches.")
+
+    def render_sharing_mode(self, value: str) -> str:
+        return mode_label(value)
+
+    def render_bar(self, record: NodeRow) -> SafeString:
+        label = _now("%(held)s held, %(free)s free of %(total)s") % {
+            "held": number_text(record.held_bound),
+            "free": number_text(record.free),
+            "total": number_text(record.allocatable),
+        }
+        return held_bar(held=record.held_bound, free=record.free, total=record.allocatable, label=label)
+
+    def render_state(self, record: NodeRow) -> SafeString | str:
+        if not record.reasons:
+            return NOT_APPLICABLE
+        return format_html_join("; ", "<b>{}</b> {}", ((r.devices, r.label) for r in record.reasons))
+
+    def value_state(self, record: NodeRow) -> str:
+        return "; ".join(f"{reason.bucket}={reason.devices}" for reason in record.reasons)
+
+    def render_flavors(self, record: NodeRow) -> str:
+        return ", ".join(record.flavors) or _now("none")
+
+    def value_flavors(self, record: NodeRow) -> str:
+        return "; ".join(record.flavors)
+
+
+class PodTable(PortalTable):
+    caption = _("Pods on this node that ask for accelerators")
+    file_name = "pods"
+
+    name = TextColumn(verbose_name=_("Pod"), classes="name")
+    namespace = TextColumn(verbose_name=_("Namespace"))
+    requests = QuantitiesColumn(verbose_name=_("Asks for"), orderable=False)
+    phase = TextColumn(verbose_name=_("Phase"))
+    queue_name = TextColumn(verbose_name=_("Queue"), hide_small=True)
+    owner = TextColumn(verbose_name=_("Belongs to"), accessor="owner_name", hide_small=True)
+    bound_at = TimeColumn(verbose_name=_("On this node since"), hide_small=True)
+
+    class Meta(PortalTable.Meta):
+        empty_text = _("No pod of your teams runs here.")
+
+    def render_owner(self, record: NodePod) -> str:
+        return f"{record.owner_kind} {record.owner_name}".strip()

@@ -1,0 +1,99 @@
+"""`/queues/` and one queue: the cohort trees and the Volcano hierarchy with their quota numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from django import forms
+from django.http import Http404, HttpRequest, HttpResponseBase
+from django.utils.translation import gettext_lazy as _
+
+from apps.accounts.selectors import visible_teams
+from apps.admissions.selectors import Criteria, waiting
+from apps.console.access import reader
+from apps.console.frame import QUOTA, WORK, Page
+from apps.console.links import queue_url
+from apps.console.quota_table import QuotaTable
+from apps.console.waiting_table import WaitingTable
+from apps.core.tables import table_csv, wants_csv
+from apps.fleet.filters import OwnerForm
+from apps.quotas.rows import QueueNode, QuotaRow
+from apps.quotas.selectors import queue_forest
+
+
+class QueueFilterForm(OwnerForm):
+    """Adds what only the page knows: a search, and whether resources other than accelerators are listed."""
+
+    q = forms.CharField(label=_("Search"), required=False, max_length=200)
+    everything = forms.BooleanField(label=_("Also CPU and memory"), required=False)
+
+
+@dataclass(frozen=True, slots=True)
+class TreeLine:
+    """One row of the tree: the queue (on its first quota row only), the quota row (None: it has none)."""
+
+    depth: int
+    node: QueueNode
+    row: QuotaRow | None
+    first: bool
+    url: str
+
+
+def flat(nodes: Iterable[QueueNode], depth: int = 0) -> Iterator[tuple[int, QueueNode]]:
+    for node in nodes:
+        yield depth, node
+        yield from flat(node.children, depth + 1)
+
+
+def _lines(forest: Iterable[QueueNode], *, q: str, everything: bool) -> list[TreeLine]:
+    lines = []
+    for depth, node in flat(forest):
+        if q and q not in node.name.lower():
+            continue
+        url = queue_url(node.cluster.slug, node.kind, node.name)
+        rows = [row for row in node.rows if everything or row.accelerator] or [None]
+        lines += [TreeLine(min(depth, 4), node, row, i == 0, url) for i, row in enumerate(rows)]
+    return lines
+
+
+def queues(request: HttpRequest) -> HttpResponseBase:
+    page = Page.open(request, sources=QUOTA)
+    form = QueueFilterForm(request.GET, now=page.now, team_ids=page.team_ids)
+    forest, lines = [], []
+    if form.is_valid():
+        forest = queue_forest(now=page.now, clusters=page.clusters, team_ids=form.narrowed_team_ids())
+        q, everything = form.cleaned_data["q"].strip().lower(), form.cleaned_data["everything"]
+        lines = _lines(forest, q=q, everything=everything)
+    if wants_csv(request):
+        return table_csv(QuotaTable([line.row for line in lines if line.row is not None]), request)
+    groups = [
+        (system, [line for line in lines if line.node.system == system])
+        for system in sorted({line.node.system for line in lines})
+    ]
+    teams = visible_teams(reader(request))
+    return page.render("console/queues.html", {"form": form, "groups": groups, "teams": teams, "count": len({(line.node.cluster.pk, line.node.kind, line.node.name) for line in lines})})
+
+
+def queue(request: HttpRequest, cluster: str, kind: str, name: str) -> HttpResponseBase:
+    page = Page.open(request, sources=WORK)
+    chosen = [c for c in page.all_clusters if c.slug == cluster]
+    forest = queue_forest(now=page.now, clusters=chosen, team_ids=page.team_ids) if chosen else []
+    found = next((node for _depth, node in flat(forest) if (node.kind, node.name) == (kind, name)), None)
+    if found is None:
+        raise Http404
+    criteria = Criteria(cluster=cluster, queue=name)
+    wait = [] if kind == "Cohort" else waiting(now=page.now, team_ids=page.team_ids, criteria=criteria)
+    tables = {
+        "quota": QuotaTable(found.rows, prefix="q-"),
+        "waiting": WaitingTable(wait, prefix="w-", exclude=("cluster_name",)),
+    }
+    for key, table in tables.items():
+        if wants_csv(request, key):
+            return table_csv(table, request)
+    teams = visible_teams(reader(request)).filter(pk__in=found.team_ids)
+    children = [(node, queue_url(cluster, node.kind, node.name)) for node in found.children]
+    prepared = {key: page.prepare(table) for key, table in tables.items()}
+    parent = queue_url(cluster, "Cohort" if found.system == "kueue" else "VolcanoQueue", found.parent) if found.parent else ""
+    context = {"node": found, "teams": teams, "children": children, "parent": parent, **prepared}
+    return page.render("console/queue.html", context, section="queues")

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
+import plotly.graph_objects as go
+import pytest
+
+from apps.console.figures import Line, Series, figure
+from apps.console.lifeline import lanes_of
+from apps.observations.models import StateSpan
+
+START = datetime(2026, 12, 1, tzinfo=UTC)
+TIMES = [START + timedelta(hours=n) for n in range(3)]
+LINES = [Line("held", "--held", [Decimal(8), None, Decimal("7.25")]), Line("nominal", "--borrowed", [Decimal(16)] * 3, dash="dash")]
+
+
+@pytest.mark.parametrize("stacked", [False, True])
+@pytest.mark.parametrize("language", ["en", "zh-hans"])
+def test_a_figure_is_one_that_plotly_accepts(stacked: bool, language: str) -> None:
+    made = figure(Series(times=TIMES, lines=LINES, unit="GPUs", stacked=stacked), language=language)
+    text = json.dumps(made).replace('"--held"', '"#3451c6"').replace('"--borrowed"', '"#d98a00"')
+    assert len(go.Figure(json.loads(text)).data) == 2
+
+
+def test_a_missing_hour_is_a_gap_not_a_zero() -> None:
+    made = figure(Series(times=TIMES, lines=LINES, unit="GPUs"), language="en")
+    assert made["data"][0]["y"] == [8.0, None, 7.25]
+    assert made["data"][0]["connectgaps"] is False
+
+
+def test_the_table_twin_has_the_same_numbers_newest_first() -> None:
+    rows = Series(times=TIMES, lines=LINES, unit="GPUs").rows()
+    assert rows[0] == (TIMES[2], [Decimal("7.25"), Decimal(16)])
+    assert rows[1] == (TIMES[1], [None, Decimal(16)])
+
+
+def test_chinese_ticks_are_numbers() -> None:
+    made = figure(Series(times=TIMES, lines=LINES, unit="", daily=True), language="zh-hans")
+    assert made["layout"]["xaxis"]["tickformat"] == "%m-%d"
+
+
+def test_a_life_line_gives_every_stay_its_share() -> None:
+    spans = [
+        StateSpan(state="pending", reason="Pending", started_at=START, ended_at=START + timedelta(hours=1)),
+        StateSpan(state="admitted", started_at=START + timedelta(hours=1), ended_at=START + timedelta(hours=3)),
+        StateSpan(state="pending", started_at=START + timedelta(hours=3), ended_at=None),
+    ]
+    waiting, running = lanes_of(spans, now=START + timedelta(hours=4))
+    assert [(piece.x, piece.w) for piece in waiting.pieces] == [("0.00%", "25.00%"), ("75.00%", "25.00%")]
+    assert [(piece.x, piece.w) for piece in running.pieces] == [("25.00%", "50.00%")]
+    assert (waiting.seconds, running.seconds) == (7200, 7200)
+    assert lanes_of([], now=START) == []
