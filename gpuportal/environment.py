@@ -85,4 +85,6 @@ class Environment:
                 raise ValueError
             return value
 
-        return self._parse(name, default, parse, f"a URL with one of the schemes {', '.join(sorted(schemes))}")
+        return self._parse(
+            name, default, parse, f"a URL with one of the schemes {', '.join(sorted(schemes))}"
+        )

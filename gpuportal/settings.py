@@ -71,7 +71,7 @@ INSTALLED_APPS = [
     "django.contrib.sessions",
     "django.contrib.messages",
     "whitenoise.runserver_nostatic",
-    "django.contrib.staticfiles",
+    "gpuportal.staticfiles.PortalStaticFiles",
     "django.contrib.postgres",
     "django_htmx",
     "django_filters",
@@ -153,6 +153,12 @@ STORAGES = {
     },
 }
 WHITENOISE_USE_FINDERS = DEBUG or PROCESS_NAME == "test"
+WHITENOISE_KEEP_ONLY_HASHED_FILES = True
+# Compressing takes most of a first start; source maps are asked for by nobody but a debugger.
+WHITENOISE_SKIP_COMPRESS_EXTENSIONS = (
+    *("jpg", "jpeg", "png", "gif", "webp", "zip", "gz", "tgz", "bz2", "tbz", "xz", "br", "woff", "woff2"),
+    "map",
+)
 
 # plotly.js puts one empty <style> element into the page; this is the hash of the empty text.
 EMPTY_STYLE = "'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='"
@@ -181,9 +187,7 @@ SECURE_HSTS_SECONDS = 31_536_000 if BEHIND_TLS else 0
 if BEHIND_TLS:
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
 
-CACHES = {
-    "default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": REDIS_URL}
-}
+CACHES = {"default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": REDIS_URL}}
 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [

@@ -1,0 +1,72 @@
+"""`./portal test`: pytest on a PostgreSQL and a Redis of its own.
+
+Input: pytest's arguments; output: pytest's exit code. Invariants: the portal that may run in this folder is not
+touched; both servers and their data are gone afterwards. DATABASE_URL and REDIS_URL name other servers.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from . import servers
+from .errors import Interrupted
+from .folders import folders_for
+from .supervisor import Supervisor
+from .up import Signals
+
+PARALLEL = ("-n", "2", "--dist", "loadgroup")
+
+
+def run_tests(root: Path, arguments: list[str]) -> int:
+    Signals()
+    supervisor = Supervisor(lambda text: print(text, file=sys.stderr))
+    with temporary_folder() as folder:
+        try:
+            plan = servers.plan(folders_for(root, folder), "portal", durable=False)
+            plan.start(supervisor)
+            plan.wait()
+            environment = {**os.environ, **plan.environment(), "PORTAL_PROCESS": "test"}
+            environment.pop("PORTAL_VAR")
+            return _run_pytest(root, arguments, environment)
+        except Interrupted:
+            return 130
+        finally:
+            supervisor.stop()
+
+
+def _run_pytest(root: Path, arguments: list[str], environment: dict[str, str]) -> int:
+    command = [sys.executable, "-m", "pytest", *default_arguments(arguments), *arguments]
+    with subprocess.Popen(command, cwd=root, env=environment) as process:
+        try:
+            return process.wait()
+        except Interrupted:
+            process.send_signal(signal.SIGINT)
+            process.wait()
+            raise
+
+
+def default_arguments(arguments: list[str]) -> list[str]:
+    """Two processes, unless a number was asked for or only a file or a single test is wanted."""
+    if any(a == "-n" or a.startswith(("-n=", "--numprocesses", "--dist", "--pdb", "-s")) for a in arguments):
+        return []
+    chosen = [a for a in arguments if ".py" in a]
+    return [] if len(chosen) == 1 and chosen == arguments[-1:] else list(PARALLEL)
+
+
+@contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """A folder that the servers' user may enter, gone afterwards."""
+    folder = Path(tempfile.mkdtemp(prefix="gpu-portal-"))
+    folder.chmod(0o711)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
