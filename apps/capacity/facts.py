@@ -1,7 +1,7 @@
 """What capacity is computed from, read once. Input: clock and clusters; output: one `Fleet`.
 
-A constant number of queries: nodes, what pods hold per node, last known inventories, reserves, and the snapshot
-that quotas are computed from. Clusters whose nodes were never read are `missing` and in no number.
+A constant number of queries: nodes, flavors, what pods hold per node, last known inventories, reserves; what queues
+promise is read only where it is asked for. Clusters whose nodes were never read are `missing` and in no number.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import Any
 
 from django.db import connection
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from apps.capacity.health import NodeHealth, Verdict, keeps_work_away, node_verdict, tolerates
 from apps.capacity.waterfall import Fall, fall, reserve
@@ -24,19 +24,19 @@ from apps.fleet.models import Cluster, Reserve
 from apps.fleet.registry import classify_resource
 from apps.fleet.selectors import enabled_clusters
 from apps.observations.models import Source
-from apps.observations.selectors import AsOf, as_of, live_nodes
+from apps.observations.selectors import AsOf, as_of, live_nodes, live_objects
 from apps.quotas.flavors import carries
-from apps.quotas.snapshot import Snapshot, load_snapshot
 
 ZERO = Decimal(0)
 REMEMBER = timedelta(days=7)
 PoolKey = tuple[int, str, str]
+Flavor = tuple[str, Mapping[str, Any]]
 
 _HELD = """
 SELECT p.cluster_id, p.node_name, r.key, sum(r.value::numeric)
 FROM observations_pod p CROSS JOIN LATERAL jsonb_each_text(p.requests) r
-WHERE p.cluster_id = ANY(%s) AND p.gone_at IS NULL AND p.devices > 0 AND p.node_name <> ''
-  AND p.phase NOT IN ('Succeeded', 'Failed') AND strpos(r.key, '/') > 0
+WHERE p.cluster_id = ANY(%(clusters)s) AND p.gone_at IS NULL AND p.devices > 0 AND p.node_name <> ''
+  AND (%(names)s::text[] IS NULL OR p.node_name = ANY(%(names)s)) AND p.phase NOT IN ('Succeeded', 'Failed') AND strpos(r.key, '/') > 0
 GROUP BY 1, 2, 3
 """
 _LAST_OFFERED = """
@@ -70,30 +70,34 @@ class NodeState:
 
 @dataclass(slots=True)
 class Fleet:
-    """`pools`: (node, index into its falls) of every group, by pool."""
+    """`pools`: (node, index into its falls) of every group, by pool. `pods_missing`: clusters whose pods were never
+    read, where nobody knows what is held."""
 
     now: datetime
     clusters: dict[int, Cluster]
     missing: tuple[Cluster, ...]
+    pods_missing: tuple[Cluster, ...]
     as_of: AsOf
-    snapshot: Snapshot
     nodes: list[NodeState]
     pools: dict[PoolKey, list[tuple[NodeState, int]]] = field(default_factory=dict)
 
 
-def load_fleet(*, now: datetime, clusters: Iterable[Cluster] | None = None) -> Fleet:
+def load_fleet(
+    *, now: datetime, clusters: Iterable[Cluster] | None = None, uids: Sequence[str] | None = None
+) -> Fleet:
+    """`uids`: only these nodes (their rows are the list's rows as long as no reserve is laid on their pools)."""
     chosen = list(enabled_clusters() if clusters is None else clusters)
     fresh = as_of(now=now, clusters=chosen, sources=[Source.NODES])
     left_out = {status.cluster.pk for status in fresh.missing}
     read = [cluster for cluster in chosen if cluster.pk not in left_out]
-    snapshot = load_snapshot(now=now, clusters=read)
+    pods = as_of(now=now, clusters=read, sources=[Source.PODS])
     fleet = Fleet(
         now=now,
         clusters={cluster.pk: cluster for cluster in read},
         missing=tuple(cluster for cluster in chosen if cluster.pk in left_out),
+        pods_missing=tuple(status.cluster for status in pods.missing),
         as_of=fresh,
-        snapshot=snapshot,
-        nodes=_nodes(read, snapshot, now),
+        nodes=_nodes(read, now, uids),
     )
     for node in fleet.nodes:
         for index, item in enumerate(node.falls):
@@ -103,8 +107,9 @@ def load_fleet(*, now: datetime, clusters: Iterable[Cluster] | None = None) -> F
 
 
 def load_node(*, now: datetime, cluster: Cluster, uid: str) -> NodeState | None:
-    """One node with the cluster's reserves laid as on the whole cluster, so that its row is the list's row."""
-    fleet = load_fleet(now=now, clusters=[cluster])
+    """One node as the list shows it: alone, unless the cluster keeps reserves, which are laid over all its nodes."""
+    alone = not _reserves(now, [cluster.pk]).exists()
+    fleet = load_fleet(now=now, clusters=[cluster], uids=[uid] if alone else None)
     return next((node for node in fleet.nodes if node.uid == uid), None)
 
 
@@ -112,13 +117,29 @@ def pool_key(node: NodeState, group: Group) -> PoolKey:
     return node.cluster.pk, group.model, str(group.mode)
 
 
-def _nodes(clusters: Sequence[Cluster], snapshot: Snapshot, now: datetime) -> list[NodeState]:
+def _nodes(clusters: Sequence[Cluster], now: datetime, uids: Sequence[str] | None) -> list[NodeState]:
     by_id = {cluster.pk: cluster for cluster in clusters}
-    rows = list(live_nodes(clusters=clusters).order_by("cluster_id", "name").values_list(*_COLUMNS))
-    held = held_on_nodes(cluster_ids=list(by_id))
-    silent = [row for row in rows if not _offers(row[5])]
-    last = _last_offered(silent, now)
-    return [_node(by_id[row[0]], row, held, last, snapshot) for row in rows]
+    found = live_nodes(clusters=clusters)
+    if uids is not None:
+        found = found.filter(uid__in=uids)
+    rows = list(found.order_by("cluster_id", "name").values_list(*_COLUMNS))
+    flavors: dict[int, list[Flavor]] = defaultdict(list)
+    for cluster_id, name, spec in live_objects(kind="ResourceFlavor", clusters=clusters).values_list(
+        "cluster_id", "name", "spec"
+    ):
+        flavors[cluster_id].append((name, spec))
+    held = held_on_nodes(cluster_ids=list(by_id), names=None if uids is None else [row[2] for row in rows])
+    last = _last_offered([row for row in rows if not _offers(row[5])], now)
+    return [
+        _node(
+            by_id[row[0]],
+            row,
+            held.get((row[0], row[2]), {}),
+            last.get((row[0], row[1])),
+            flavors.get(row[0], ()),
+        )
+        for row in rows
+    ]
 
 
 def _offers(capacity: Mapping[str, str]) -> bool:
@@ -130,11 +151,15 @@ def _offers(capacity: Mapping[str, str]) -> bool:
     return False
 
 
-def held_on_nodes(*, cluster_ids: Sequence[int]) -> dict[tuple[int, str], dict[str, Decimal]]:
+def held_on_nodes(
+    *, cluster_ids: Sequence[int], names: Sequence[str] | None = None
+) -> dict[tuple[int, str], dict[str, Decimal]]:
     """What pods hold per node and extended resource: bound and not over; nothing else holds a card."""
     held: dict[tuple[int, str], dict[str, Decimal]] = defaultdict(dict)
     with connection.cursor() as cursor:
-        cursor.execute(_HELD, [list(cluster_ids)])
+        cursor.execute(
+            _HELD, {"clusters": list(cluster_ids), "names": None if names is None else list(names)}
+        )
         for cluster_id, node, resource, amount in cursor.fetchall():
             held[cluster_id, node][resource] = amount
     return held
@@ -157,9 +182,9 @@ def _last_offered(rows: Sequence[Sequence[Any]], now: datetime) -> dict[tuple[in
 def _node(
     cluster: Cluster,
     row: Sequence[Any],
-    held: Mapping[tuple[int, str], Mapping[str, Decimal]],
-    last: Mapping[tuple[int, str], Mapping[str, str]],
-    snapshot: Snapshot,
+    held: Mapping[str, Decimal],
+    last_known: Mapping[str, str] | None,
+    flavors: Iterable[Flavor],
 ) -> NodeState:
     (
         _,
@@ -180,13 +205,10 @@ def _node(
         annotations=annotations,
         capacity=capacity,
         allocatable=allocatable,
-        last_known=last.get((cluster.pk, uid)),
+        last_known=last_known,
     )
     health = NodeHealth(labels, tuple(taints), conditions, cordoned, deleting is not None)
-    flavors = snapshot.views[cluster.pk].objects["ResourceFlavor"]
-    carried = [
-        (flavor, item.spec) for flavor, item in flavors.items() if groups and carries(labels, item.spec)
-    ]
+    carried = [(flavor, spec) for flavor, spec in flavors if groups and carries(labels, spec)]
     accepted = [toleration for _flavor, spec in carried for toleration in _accepts(spec)]
     verdict = node_verdict(health, tolerated=accepted)
     return NodeState(
@@ -197,7 +219,7 @@ def _node(
         verdict=verdict,
         falls=[fall(group, verdict) for group in groups],
         codes=codes,
-        held=held.get((cluster.pk, name), {}),
+        held=held,
         flavors=tuple(sorted(flavor for flavor, spec in carried if _reaches(spec, health))),
         observed_at=seen,
     )
@@ -214,11 +236,13 @@ def _reaches(flavor: Mapping[str, Any], node: NodeHealth) -> bool:
     return all(tolerates(_accepts(flavor), taint) for taint in foreign)
 
 
+def _reserves(now: datetime, cluster_ids: Sequence[int]) -> QuerySet[Reserve]:
+    in_force = Q(valid_to__isnull=True) | Q(valid_to__gt=now)
+    return Reserve.objects.filter(cluster_id__in=cluster_ids, valid_from__lte=now).filter(in_force)
+
+
 def _apply_reserves(fleet: Fleet) -> None:
-    rows = Reserve.objects.filter(cluster_id__in=list(fleet.clusters), valid_from__lte=fleet.now).filter(
-        Q(valid_to__isnull=True) | Q(valid_to__gt=fleet.now)
-    )
-    for row in rows.order_by("pk"):
+    for row in _reserves(fleet.now, list(fleet.clusters)).order_by("pk"):
         for key, members in fleet.pools.items():
             named = row.model in (key[1], short_model(key[1]))
             if key[0] != row.cluster_id or key[2] != row.sharing_mode or not named:

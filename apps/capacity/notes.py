@@ -23,9 +23,12 @@ NODE_CODES = ("no_model", "labels_differ", "mig_invalid", "register_unreadable",
 
 def notes(fleet: Fleet, promised: Promises, pools: Iterable[PoolRow]) -> Iterator[Note]:
     """Most important first."""
+    for cluster in fleet.pods_missing:
+        text = _("Pods of this cluster were never read: what is held and free there is not known.")
+        yield Note("pods_missing", cluster, text, ())
     yield from _over_committed(pools)
     yield from _loose(fleet, promised)
-    yield from _flavor_notes(fleet)
+    yield from _flavor_notes(fleet, promised)
     yield from _node_codes(fleet)
 
 
@@ -60,10 +63,10 @@ def _loose(fleet: Fleet, promised: Promises) -> Iterator[Note]:
             yield Note("shared_flavor", cluster, text % words, ("", resource))
 
 
-def _quoted(fleet: Fleet) -> dict[int, set[tuple[str, str]]]:
+def _quoted(promised: Promises) -> dict[int, set[tuple[str, str]]]:
     """(flavor, accelerator) pairs that some queue or cohort of a cluster quotes."""
     found: dict[int, set[tuple[str, str]]] = defaultdict(set)
-    for cluster_id, view in fleet.snapshot.views.items():
+    for cluster_id, view in promised.snapshot.views.items():
         for kind in ("ClusterQueue", "Cohort"):
             for item in view.objects[kind].values():
                 for group in item.spec.get("resource_groups") or ():
@@ -76,8 +79,8 @@ def _quoted(fleet: Fleet) -> dict[int, set[tuple[str, str]]]:
     return found
 
 
-def _flavor_notes(fleet: Fleet) -> Iterator[Note]:
-    quoted = _quoted(fleet)
+def _flavor_notes(fleet: Fleet, promised: Promises) -> Iterator[Note]:
+    quoted = _quoted(promised)
     none: dict[Cluster, list[str]] = defaultdict(list)
     several: dict[tuple[Cluster, tuple[str, ...]], list[str]] = defaultdict(list)
     for node in fleet.nodes:

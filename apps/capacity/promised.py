@@ -16,7 +16,7 @@ from fractions import Fraction
 from apps.capacity.facts import Fleet, NodeState, PoolKey, pool_key
 from apps.fleet.registry import is_device
 from apps.quotas.kueue import cluster_tree
-from apps.quotas.snapshot import ClusterView
+from apps.quotas.snapshot import ClusterView, Snapshot, load_snapshot
 from apps.quotas.volcano import VolcanoCluster
 
 ZERO = Decimal(0)
@@ -47,6 +47,7 @@ class Promises:
     """`by_unit`: what can be laid on one pool. `loose`: (cluster, flavor, resource) → promise and the pools that
     it spreads over (none: no node carries the flavor). `equivalents`: everything, in whole GPUs."""
 
+    snapshot: Snapshot
     by_unit: dict[tuple[PoolKey, UnitKey], Promise] = field(default_factory=lambda: defaultdict(Promise))
     loose: dict[tuple[int, str, str], tuple[Promise, frozenset[PoolKey]]] = field(default_factory=dict)
     nominal: Fraction | None = None
@@ -63,9 +64,10 @@ class Promises:
 
 def promises(fleet: Fleet) -> Promises:
     targets = _targets(fleet)
-    found = Promises()
-    for cluster_id, view in fleet.snapshot.views.items():
-        for (flavor, resource), promise in _said(fleet, view):
+    snapshot = load_snapshot(now=fleet.now, clusters=fleet.clusters.values())
+    found = Promises(snapshot)
+    for cluster_id, view in snapshot.views.items():
+        for (flavor, resource), promise in _said(snapshot, view):
             reached = targets.get((cluster_id, flavor, resource), frozenset())
             weights = {unit[2] for _pool, unit in reached}
             if len(reached) == 1:
@@ -95,11 +97,11 @@ def node_units(node: NodeState) -> Iterator[tuple[PoolKey, UnitKey]]:
             yield pool_key(node, item.group), (unit.resource, unit.profile, unit.equivalents)
 
 
-def _said(fleet: Fleet, view: ClusterView) -> Iterator[tuple[tuple[str, str], Promise]]:
+def _said(snapshot: Snapshot, view: ClusterView) -> Iterator[tuple[tuple[str, str], Promise]]:
     """Every accelerator (flavor, resource) that queues quote or hold, with its sums."""
     yield from _kueue(view)
     if view.objects["VolcanoQueue"]:
-        yield from _volcano(VolcanoCluster(fleet.snapshot, view))
+        yield from _volcano(VolcanoCluster(snapshot, view))
 
 
 def _kueue(view: ClusterView) -> Iterator[tuple[tuple[str, str], Promise]]:

@@ -95,7 +95,7 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something about capacity that needs a look. `code`: "no_flavor" | "two_flavors" | "unused_flavor" |
+    """Something about capacity that needs a look. `code`: "pods_missing" | "no_flavor" | "two_flavors" | "unused_flavor" |
     "shared_flavor" | "no_model" | "labels_differ" | "mig_invalid" | "present_without_devices" |
     "over_committed"; `text` a sentence in the active language; `objects` the names it is about."""
 

@@ -260,6 +260,10 @@ class KueueCluster:
             notes=tuple(notes),
         )
 
+    def _share(self, key: Key) -> Decimal | None:
+        share = self.tree.weighted_share(*key)
+        return share.quantize(Decimal("0.001")) if share is not None and share.is_finite() else share
+
     def _queue_node(
         self, key: Key, rows: list[QuotaRow], children: tuple[QueueNode, ...], teams: set[int], waiting: int
     ) -> QueueNode:
@@ -281,7 +285,7 @@ class KueueCluster:
             waiting=waiting,
             implicit=name not in self.view.objects[kind],
             in_cycle=self.tree.leads_to_cycle(kind, name),
-            weighted_share=self.tree.weighted_share(kind, name),
+            weighted_share=self._share(key),
         )
 
 

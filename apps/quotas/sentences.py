@@ -10,7 +10,7 @@ from django.utils.translation import ngettext
 
 from apps.core.gpu import unit_label
 from apps.core.quantity import plain
-from apps.fleet.registry import classify_resource
+from apps.fleet.registry import classify_resource, registry
 
 if TYPE_CHECKING:
     from apps.quotas.rows import QuotaRow
@@ -34,10 +34,11 @@ def noun_of(row: QuotaRow) -> str:
         names = {"cpu": _("CPU cores"), "memory": _("memory")}
         return names.get(row.resource, row.resource)
     known = classify_resource(row.resource)
-    model = row.model_label or row.flavor or row.resource
+    vendor = registry().vendors[known.vendor].name if known is not None else row.resource
+    model = row.model_label or row.flavor or _("%(vendor)s devices") % {"vendor": vendor}
     if known is not None and known.profile:
         return _("MIG %(profile)s of %(model)s") % {"profile": known.profile, "model": model}
-    if row.unit in ("card", "device", ""):
+    if row.unit in ("card", "device", "") or not (row.model_label or row.flavor):
         return model
     return _("%(units)s of %(model)s") % {"units": unit_label(row.unit), "model": model}
 
