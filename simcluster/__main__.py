@@ -1,0 +1,122 @@
+"""`python -m simcluster serve`: a demo cluster on a loopback port.
+
+Writes DIR/kubeconfig.yaml before it answers. Every failure is one line on stderr and exit status 1 (2: usage).
+"""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+from simcluster import recorded
+from simcluster.driver import Driver
+from simcluster.scenario import FOLDER, ScenarioError, load
+from simcluster.server import Cluster, Server, Tokens
+from simcluster.state import StateError, kubeconfig, load_state, write_file
+from simcluster.store import Store
+from simcluster.telemetry import Telemetry
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="simcluster", description="A simulated GPU cluster for demos and tests."
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    serve = commands.add_parser("serve", help="serve a Kubernetes API and a Prometheus API on 127.0.0.1")
+    serve.add_argument("--port", type=int, required=True, help="0 takes any free one")
+    serve.add_argument(
+        "--state", type=Path, required=True, metavar="DIR", help="folder for state and kubeconfig"
+    )
+    serve.add_argument("--seed", type=int, help="another seed starts another history")
+    serve.add_argument("--days", type=float, default=14.0, help="days of history at the first start")
+    serve.add_argument(
+        "--scenario", type=Path, default=FOLDER, metavar="DIR", help="folder with the scenario files"
+    )
+    serve.add_argument(
+        "--recordings", type=Path, metavar="DIR", help="serve recorded lists instead of a scenario"
+    )
+    serve.add_argument(
+        "--without",
+        action="append",
+        default=[],
+        choices=("kueue", "volcano", "prometheus"),
+        help="not installed",
+    )
+    serve.add_argument(
+        "--kueue-versions", default="v1beta2,v1beta1", help="served versions of Kueue's API, preferred first"
+    )
+    return parser
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
+    try:
+        return _serve(options)
+    except (StateError, ScenarioError, ValueError) as error:
+        print(f"simcluster: {error}", file=sys.stderr)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            print(f"simcluster: port {options.port} on 127.0.0.1 is taken", file=sys.stderr)
+        else:
+            print(f"simcluster: {error}", file=sys.stderr)
+    return 1
+
+
+def _serve(options: argparse.Namespace) -> int:
+    now = time.time()
+    state = load_state(options.state, seed=options.seed, days=options.days, now=now)
+    tokens = Tokens(state.admin_token, state.viewer_token)
+    absent = frozenset(options.without)
+    driver: Driver | None = None
+    if options.recordings is not None:
+        store = Store(now=now)
+        counts = recorded.fill(store, options.recordings)
+        cluster = Cluster(
+            store, Telemetry(now), tokens, absent=absent | recorded.absent_in(counts), epoch=now
+        )
+        cluster.ready.set()
+    else:
+        driver = Driver(
+            load(options.scenario),
+            seed=state.seed,
+            epoch=state.epoch,
+            tokens=tokens,
+            folder=options.state,
+            absent=absent,
+            kueue_versions=tuple(options.kueue_versions.split(",")),
+        )
+        cluster = driver.cluster
+    server = Server(cluster, options.port)
+    cluster.about = {"url": server.url, "seed": state.seed}
+    write_file(
+        options.state / "kubeconfig.yaml", kubeconfig(server.url, state.admin_token, state.viewer_token)
+    )
+    threading.Thread(target=server.serve_forever, name="http", daemon=True).start()
+    if driver is not None:
+        took = driver.catch_up()
+        driver.start()
+        print(f"simcluster: {options.days:g} days simulated in {took:.1f} s", file=sys.stderr)
+    print(f"ready {server.url}", flush=True)
+    _wait_for_signal()
+    if driver is not None:
+        driver.stop()
+    cluster.faults.over.set()
+    server.shutdown()
+    server.server_close()
+    return 0
+
+
+def _wait_for_signal() -> None:
+    stop = threading.Event()
+    for one in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(one, lambda *_arguments: stop.set())
+    stop.wait()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,425 @@
+"""The nodes: their objects, their devices, and who has which device. Placement is the scheduler's part.
+
+Invariants: a unit is free or belongs to one pod; an unhealthy unit is never given away; what is free is handed out
+lowest first, so that a run repeats exactly.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from hashlib import blake2b
+from typing import Any
+
+from simcluster.kinds import KINDS
+from simcluster.scenario import FleetFile, Model, Pool
+from simcluster.telemetry import Card, Instance, Profile
+from simcluster.timestamps import stamp
+
+from .model import NodeState, Obj, PodState, Unit
+from .world import World, condition
+
+_NODE = KINDS["Node"]
+GPU, SHARED = "nvidia.com/gpu", "nvidia.com/gpu.shared"
+SPOT = {"key": "spot", "value": "true", "effect": "NoSchedule"}
+_DRIVER = "570.124.06"
+_UNREACHABLE, _UNSCHEDULABLE = "node.kubernetes.io/unreachable", "node.kubernetes.io/unschedulable"
+
+
+def _uuid(text: str) -> str:
+    digest = blake2b(text.encode(), digest_size=16).hexdigest()
+    return f"{digest[:8]}-{digest[8:12]}-{digest[12:16]}-{digest[16:20]}-{digest[20:]}"
+
+
+class Fleet:
+    """All nodes of the cluster."""
+
+    def __init__(self, world: World, file: FleetFile) -> None:
+        self.world = world
+        self.nodes: dict[str, NodeState] = {}
+        self._by_selector: dict[tuple[tuple[tuple[str, str], ...], str], list[NodeState]] = {}
+        self._users: dict[int, list[PodState]] = {}
+        for pool in file.pools:
+            model = file.models[pool.model]
+            for number in range(pool.count):
+                node = self._node(pool, model, number)
+                self.nodes[node.name] = node
+                world.put(_NODE, node.obj)
+
+    # ---- building -----------------------------------------------------------------------------------------
+    def _node(self, pool: Pool, model: Model, number: int) -> NodeState:
+        name = f"{pool.prefix}-{pool.first + number:02d}"
+        cards = [Card(f"GPU-{_uuid(f'{name}/{index}')}") for index in range(pool.devices)]
+        units = self._units(name, pool, model, cards)
+        labels = _labels(name, pool, model, pool.racks[number % len(pool.racks)])
+        capacity = {resource: str(len(found)) for resource, found in units.items()}
+        if pool.mode == "renamed":
+            capacity[GPU] = "0"
+        obj = _object(self.world, name, pool, model, labels, capacity)
+        free = {resource: list(range(len(found))) for resource, found in units.items()}
+        return NodeState(name, pool, model, obj, units, free, cards, labels=labels)
+
+    def _units(self, name: str, pool: Pool, model: Model, cards: list[Card]) -> dict[str, list[Unit]]:
+        if pool.mode == "none":
+            return {}
+        if pool.mode in ("mig-mixed", "mig-single"):
+            return self._mig_units(name, pool, model, cards)
+        instances = [self._instance(name, pool, model, card, index) for index, card in enumerate(cards)]
+        resource = SHARED if pool.mode == "renamed" else model.resource
+        return {
+            resource: [
+                Unit(replica * len(cards) + index, index, instances[index])
+                for replica in range(pool.replicas)
+                for index in range(len(cards))
+            ]
+        }
+
+    def _mig_units(self, name: str, pool: Pool, model: Model, cards: list[Card]) -> dict[str, list[Unit]]:
+        units: dict[str, list[Unit]] = {}
+        done = 0
+        for profile in pool.mig:
+            resource = GPU if pool.mode == "mig-single" else f"nvidia.com/mig-{profile.name}"
+            found = units.setdefault(resource, [])
+            for index in range(done, done + profile.cards):
+                for slot in range(profile.per_card):
+                    labels = {
+                        "GPU_I_PROFILE": profile.name,
+                        "GPU_I_ID": str(slot + (7 if profile.slices == 1 else 1)),
+                    }
+                    instance = self._instance(
+                        name, pool, model, cards[index], index, labels, profile.memory_mib
+                    )
+                    found.append(Unit(len(found), index, instance))
+            done += profile.cards
+        whole = [
+            Unit(i - done, i, self._instance(name, pool, model, cards[i], i)) for i in range(done, len(cards))
+        ]
+        if pool.mode == "mig-mixed":
+            units[GPU] = whole
+        return units
+
+    def _instance(
+        self,
+        node: str,
+        pool: Pool,
+        model: Model,
+        card: Card,
+        index: int,
+        mig: dict[str, str] | None = None,
+        memory_mib: int = 0,
+    ) -> Instance | None:
+        if model.vendor != "nvidia":
+            return None
+        labels = {
+            "gpu": str(index),
+            "UUID": card.uuid,
+            "pci_bus_id": f"00000000:{0x0F + 16 * index:02X}:00.0",
+            "device": f"nvidia{index}",
+            "modelName": model.model_name,
+            **(mig or {}),
+            "Hostname": node,
+            "DCGM_FI_DRIVER_VERSION": _DRIVER,
+        }
+        salt = int(blake2b(f"{node}{index}{mig}".encode(), digest_size=4).hexdigest(), 16)
+        instance = Instance(
+            labels=labels,
+            node=node,
+            memory_mib=memory_mib or model.memory_mib,
+            idle_watts=model.idle_watts,
+            max_watts=model.max_watts,
+            has_sm=pool.sm_active,
+            mig=mig is not None,
+            salt=salt,
+            card=card,
+        )
+        self.world.telemetry.add(instance)
+        return instance
+
+    # ---- placing ------------------------------------------------------------------------------------------
+    def matching(self, selector: dict[str, str], resource: str) -> list[NodeState]:
+        """Nodes that carry all these labels and have the resource at all."""
+        key = (tuple(sorted(selector.items())), resource)
+        found = self._by_selector.get(key)
+        if found is None:
+            found = self._by_selector[key] = [
+                node
+                for node in self.nodes.values()
+                if resource in node.units and all(node.labels.get(k) == v for k, v in selector.items())
+            ]
+        return found
+
+    def place(self, pod: PodState, resource: str, count: int) -> bool:
+        """Give a pod its devices on the fullest node that has room."""
+        best: NodeState | None = None
+        for node in self.matching(pod.selector, resource):
+            room = len(node.free[resource])
+            if (
+                room < count
+                or not node.ready
+                or node.cordoned
+                or (node.pool.taints and not pod.tolerates_spot)
+            ):
+                continue
+            if best is None or room < len(best.free[resource]):
+                best = node
+        if best is None:
+            return False
+        taken, best.free[resource] = best.free[resource][:count], best.free[resource][count:]
+        pod.node = best
+        pod.units = [best.units[resource][index] for index in taken]
+        return True
+
+    def release(self, pod: PodState, resource: str) -> None:
+        """Take a pod's devices back."""
+        node = pod.node
+        if node is None:
+            return
+        for unit in pod.units:
+            if unit.healthy:
+                insort(node.free[resource], unit.index)
+            self._stop_using(unit, pod)
+        pod.node, pod.units = None, []
+
+    def start_using(self, pod: PodState) -> None:
+        """From now on the pod's profile shows on its devices."""
+        for unit in pod.units:
+            if unit.instance is not None:
+                users = self._users.setdefault(id(unit.instance), [])
+                users.append(pod)
+                self._show(unit.instance, users)
+
+    def _stop_using(self, unit: Unit, pod: PodState) -> None:
+        if unit.instance is None:
+            return
+        users = self._users.get(id(unit.instance), [])
+        if pod in users:
+            users.remove(pod)
+            self._show(unit.instance, users)
+
+    def _show(self, instance: Instance, users: list[PodState]) -> None:
+        """Without virtual GPUs the exporter names one pod of a shared card: here the one that came last."""
+        if not users:
+            self.world.telemetry.end(instance, self.world.now)
+            return
+        last = users[-1]
+        profile = last.job.profile
+        if len(users) > 1:
+            profiles = [user.job.profile for user in users]
+            profile = Profile(
+                profile.kind,
+                min(0.97, sum(one.mean for one in profiles) * 0.6),
+                profile.spread,
+                min(0.96, sum(one.memory for one in profiles) * 0.3),
+            )
+        salt = (instance.salt + last.job.number * 7919) & 0xFFFFFFF
+        self.world.telemetry.begin(
+            instance, self.world.now, last.job.namespace, last.key.split("/")[1], profile, salt
+        )
+
+    # ---- what happens to nodes ----------------------------------------------------------------------------
+    def cordon(self, node: NodeState, cordoned: bool) -> None:
+        node.cordoned = cordoned
+        if cordoned:
+            node.obj["spec"]["unschedulable"] = True
+            self._taint(node, {"key": _UNSCHEDULABLE, "effect": "NoSchedule"})
+        else:
+            node.obj["spec"].pop("unschedulable", None)
+            self._untaint(node, _UNSCHEDULABLE)
+        self.world.put(_NODE, node.obj)
+        reason = "NodeNotSchedulable" if cordoned else "NodeSchedulable"
+        self.world.event(node.obj, reason, f"Node {node.name} status is now: {reason}", "kubelet")
+
+    def set_ready(self, node: NodeState, ready: bool) -> None:
+        node.ready = ready
+        now = self.world.now
+        if ready:
+            self.world.telemetry.recovery(node.name, now)
+            self._untaint(node, _UNREACHABLE)
+            _conditions(node.obj, now)
+        else:
+            self.world.telemetry.outage(node.name, now)
+            self._taint(node, {"key": _UNREACHABLE, "effect": "NoSchedule", "timeAdded": stamp(now)})
+            self._taint(node, {"key": _UNREACHABLE, "effect": "NoExecute", "timeAdded": stamp(now)})
+            for kind in ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure"):
+                condition(
+                    node.obj,
+                    now,
+                    kind,
+                    "Unknown",
+                    "NodeStatusUnknown",
+                    "Kubelet stopped posting node status.",
+                )
+        self.world.put(_NODE, node.obj)
+        reason = "NodeReady" if ready else "NodeNotReady"
+        self.world.event(node.obj, reason, f"Node {node.name} status is now: {reason}", "node-controller")
+
+    def set_device_health(self, node: NodeState, resource: str, device: int, healthy: bool, xid: int) -> None:
+        """A device that the plugin takes out: allocatable shrinks, capacity does not."""
+        for unit in node.units[resource]:
+            if unit.device != device or unit.healthy == healthy:
+                continue
+            unit.healthy = healthy
+            if healthy:
+                insort(node.free[resource], unit.index)
+            elif unit.index in node.free[resource]:
+                node.free[resource].remove(unit.index)
+        if not healthy:
+            self.world.telemetry.xid(node.cards[device], self.world.now, xid)
+        left = sum(unit.healthy for unit in node.units[resource])
+        node.obj["status"]["allocatable"][resource] = str(left)
+        self.world.put(_NODE, node.obj)
+
+    def _taint(self, node: NodeState, taint: Obj) -> None:
+        node.obj["spec"].setdefault("taints", []).append(taint)
+
+    def _untaint(self, node: NodeState, key: str) -> None:
+        left = [taint for taint in node.obj["spec"].get("taints", []) if taint["key"] != key]
+        node.obj["spec"].pop("taints", None)
+        if left:
+            node.obj["spec"]["taints"] = left
+
+    def heartbeat(self, node: NodeState) -> None:
+        """A kubelet's periodic report; not part of the history."""
+        if node.ready:
+            for found in node.obj["status"]["conditions"]:
+                found["lastHeartbeatTime"] = stamp(self.world.now)
+            self.world.store.put(_NODE, node.obj, at=self.world.now, record=False)
+
+
+def _conditions(obj: Obj, now: int) -> None:
+    for kind, status, reason, message in (
+        ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
+        ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+        ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+        ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+    ):
+        condition(obj, now, kind, status, reason, message)
+
+
+def _labels(name: str, pool: Pool, model: Model, rack: str) -> dict[str, str]:
+    labels = {
+        "kubernetes.io/hostname": name,
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": "amd64",
+        "beta.kubernetes.io/os": "linux",
+        "beta.kubernetes.io/arch": "amd64",
+        "node.kubernetes.io/instance-type": model.instance,
+        "topology.kubernetes.io/region": pool.zone[:-1],
+        "topology.kubernetes.io/zone": pool.zone,
+        "cloud.provider.com/topology-block": pool.block,
+        "cloud.provider.com/topology-rack": rack,
+        "karpenter.sh/capacity-type": pool.capacity_type,
+        "node-pool": pool.pool,
+        **model.labels,
+    }
+    return labels | _gfd(pool, model) if model.vendor == "nvidia" else labels
+
+
+def _gfd(pool: Pool, model: Model) -> dict[str, str]:
+    """Labels of GPU feature discovery, by sharing mode."""
+    sharing = {"time-slicing": "time-slicing", "renamed": "time-slicing", "mps": "mps"}.get(pool.mode, "none")
+    product = model.product + ("-SHARED" if pool.mode in ("time-slicing", "mps") else "")
+    strategy = {"mig-mixed": "mixed", "mig-single": "single"}.get(pool.mode, "none")
+    count, memory = pool.devices, model.memory_mib
+    extra: dict[str, str] = {}
+    if pool.mode == "mig-single":
+        profile = pool.mig[0]
+        product, memory = f"{model.product}-MIG-{profile.name}", profile.memory_mib
+        count = profile.per_card * profile.cards
+        extra = {
+            "nvidia.com/gpu.multiprocessors": str(profile.multiprocessors),
+            "nvidia.com/gpu.slices.gi": str(profile.slices),
+            "nvidia.com/gpu.slices.ci": str(profile.slices),
+        }
+    elif pool.mode == "mig-mixed":
+        for profile in pool.mig:
+            prefix = f"nvidia.com/mig-{profile.name}"
+            extra |= {
+                f"{prefix}.count": str(profile.per_card * profile.cards),
+                f"{prefix}.product": f"{model.product}-MIG-{profile.name}",
+                f"{prefix}.memory": str(profile.memory_mib),
+                f"{prefix}.multiprocessors": str(profile.multiprocessors),
+                f"{prefix}.slices.gi": str(profile.slices),
+                f"{prefix}.slices.ci": str(profile.slices),
+                f"{prefix}.replicas": "1",
+                f"{prefix}.sharing-strategy": "none",
+            }
+    if strategy != "none":
+        layout = f"all-{pool.mig[0].name}" if strategy == "single" else "custom-mixed"
+        extra |= {"nvidia.com/mig.config": layout, "nvidia.com/mig.config.state": "success"}
+    return {
+        "nvidia.com/gpu.present": "true",
+        "nvidia.com/gpu.count": str(count),
+        "nvidia.com/gpu.product": product,
+        "nvidia.com/gpu.memory": str(memory),
+        "nvidia.com/gpu.family": model.family,
+        "nvidia.com/gpu.compute.major": str(model.compute[0]),
+        "nvidia.com/gpu.compute.minor": str(model.compute[1]),
+        "nvidia.com/gpu.machine": model.instance,
+        "nvidia.com/gpu.mode": "compute",
+        "nvidia.com/gpu.replicas": str(pool.replicas),
+        "nvidia.com/gpu.sharing-strategy": sharing,
+        "nvidia.com/mig.capable": "true" if model.family in ("hopper", "ampere") else "false",
+        "nvidia.com/mig.strategy": strategy,
+        "nvidia.com/mps.capable": "true" if pool.mode == "mps" else "false",
+        "nvidia.com/cuda.driver-version.full": _DRIVER,
+        "nvidia.com/cuda.driver-version.major": "570",
+        "nvidia.com/cuda.driver-version.minor": "124",
+        "nvidia.com/cuda.driver-version.revision": "06",
+        "nvidia.com/cuda.runtime-version.full": "12.8",
+        "nvidia.com/cuda.runtime-version.major": "12",
+        "nvidia.com/cuda.runtime-version.minor": "8",
+        "nvidia.com/vgpu.present": "false",
+        "nvidia.com/gpu.deploy.device-plugin": "true",
+        "nvidia.com/gpu.deploy.dcgm-exporter": "true",
+        "nvidia.com/gpu.deploy.driver": "true",
+        **extra,
+    }
+
+
+def _object(
+    world: World, name: str, pool: Pool, model: Model, labels: dict[str, str], devices: dict[str, str]
+) -> Obj:
+    capacity = {
+        "cpu": str(model.cpu),
+        "ephemeral-storage": "1Ti",
+        "hugepages-1Gi": "0",
+        "hugepages-2Mi": "0",
+        "memory": model.host_memory,
+        "pods": "110",
+        **devices,
+    }
+    spec: Obj = {"taints": [dict(taint) for taint in pool.taints]} if pool.taints else {}
+    info: dict[str, Any] = {
+        "architecture": labels["kubernetes.io/arch"],
+        "bootID": _uuid(f"boot{name}"),
+        "containerRuntimeVersion": "containerd://2.1.4",
+        "kernelVersion": "6.8.0-1031-generic",
+        "kubeProxyVersion": "",
+        "kubeletVersion": "v1.36.3",
+        "machineID": _uuid(name).replace("-", ""),
+        "operatingSystem": "linux",
+        "osImage": "Ubuntu 24.04.2 LTS",
+        "systemUUID": _uuid(f"system{name}"),
+    }
+    obj: Obj = {
+        "kind": "Node",
+        "apiVersion": "v1",
+        "metadata": {
+            "name": name,
+            "uid": world.uid("node", name),
+            "creationTimestamp": stamp(world.epoch - 86400 * 30),
+            "labels": {**labels, "nvidia.com/gfd.timestamp": str(world.epoch)}
+            if model.vendor == "nvidia"
+            else labels,
+        },
+        "spec": spec,
+        "status": {
+            "capacity": capacity,
+            "allocatable": {**capacity, "cpu": f"{model.cpu * 1000 - 500}m"},
+            "conditions": [],
+            "addresses": [{"type": "Hostname", "address": name}],
+            "nodeInfo": info,
+        },
+    }
+    _conditions(obj, world.epoch - 86400 * 30)
+    return obj

@@ -1,0 +1,104 @@
+"""What the simulation remembers of a piece of work, a node and a device. Plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from decimal import Decimal
+from enum import StrEnum
+from typing import Any
+
+from simcluster.scenario import Model, Pool, Stream, Team
+from simcluster.telemetry import Card, Instance, Profile
+
+Obj = dict[str, Any]
+
+
+class Phase(StrEnum):
+    PENDING = "pending"
+    CHECKING = "checking"
+    STARTING = "starting"
+    RUNNING = "running"
+    EVICTED = "evicted"
+    FINISHED = "finished"
+
+
+@dataclass(slots=True)
+class Unit:
+    """One thing that a pod can be given: a card, a MIG instance, a slice of a shared card."""
+
+    index: int
+    device: int
+    instance: Instance | None
+    healthy: bool = True
+
+
+@dataclass(slots=True)
+class NodeState:
+    """A node: its object, and which units of each resource are free."""
+
+    name: str
+    pool: Pool
+    model: Model
+    obj: Obj
+    units: dict[str, list[Unit]]
+    free: dict[str, list[int]]
+    cards: list[Card]
+    ready: bool = True
+    cordoned: bool = False
+    labels: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class PodState:
+    """A pod and what it was given."""
+
+    key: str
+    obj: Obj
+    job: Job
+    selector: dict[str, str]
+    tolerates_spot: bool
+    node: NodeState | None = None
+    units: list[Unit] = field(default_factory=list)
+    running: bool = False
+    said: str = ""
+
+
+@dataclass(slots=True)
+class Job:
+    """A piece of work: one Workload or PodGroup, with its pods."""
+
+    number: int
+    team: Team
+    stream: Stream
+    name: str
+    uid: str
+    workload: str
+    created: int
+    pods: int
+    gpus: int
+    duration: int
+    fails: bool
+    profile: Profile
+    patience: int
+    priority: int
+    totals: dict[str, int]
+    obj: Obj
+    queued: int
+    phase: Phase = Phase.PENDING
+    attempt: int = 0
+    queue: str = ""
+    flavors: dict[str, str] = field(default_factory=dict)
+    held: dict[tuple[str, str], Decimal] = field(default_factory=dict)
+    pod_states: list[PodState] = field(default_factory=list)
+    started: int = 0
+    evictions: int = 0
+    waiting_for: int = 0
+    """Victims that still have to go before this work can be admitted."""
+
+    @property
+    def namespace(self) -> str:
+        return self.team.namespace
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.workload}"

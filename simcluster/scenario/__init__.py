@@ -1,0 +1,174 @@
+"""A scenario: data files that say what the simulated cluster has and what happens in it.
+
+Input: a folder with fleet.yaml, queues.yaml and teams.yaml (default: this one); output: `Scenario`. A file with an
+unknown or a missing field stops the start with one line that names it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+import yaml
+
+from simcluster.telemetry import Profile
+
+FOLDER = Path(__file__).parent
+
+
+class ScenarioError(ValueError):
+    """A scenario file is unusable; the message names the file and the place in it."""
+
+
+class _Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    pass
+
+
+class Model(_Strict, frozen=True):
+    """A device model. `vendor` decides labels and resource; watts are the board's."""
+
+    vendor: Literal["nvidia", "amd", "ascend", "gaudi", "none"]
+    cpu: int
+    host_memory: str
+    instance: str
+    resource: str = ""
+    product: str = ""
+    model_name: str = ""
+    memory_mib: int = 0
+    family: str = ""
+    compute: tuple[int, int] = (0, 0)
+    idle_watts: float = 0.0
+    max_watts: float = 0.0
+    labels: dict[str, str] = {}
+
+
+class MigProfile(_Strict, frozen=True):
+    """Instances of one MIG profile on each card that carries it."""
+
+    name: str
+    per_card: int
+    cards: int
+    memory_mib: int
+    slices: int
+    multiprocessors: int
+
+
+class Pool(_Strict, frozen=True):
+    """Nodes alike. `racks` deals the nodes out in turn."""
+
+    prefix: str
+    count: int
+    model: str
+    devices: int = 0
+    mode: Literal["exclusive", "mig-mixed", "mig-single", "time-slicing", "renamed", "mps", "none"] = (
+        "exclusive"
+    )
+    replicas: int = 1
+    mig: tuple[MigProfile, ...] = ()
+    block: str = "b1"
+    racks: tuple[str, ...] = ("r1",)
+    zone: str = "eu-west-1a"
+    pool: str = "gpu"
+    capacity_type: str = "on-demand"
+    taints: tuple[dict[str, str], ...] = ()
+    sm_active: bool = False
+    first: int = 1
+
+
+class Incident(_Strict, frozen=True):
+    """Something that happens to a node, days after the epoch; without `hours` it stays."""
+
+    node: str
+    kind: Literal["cordon", "not_ready", "device"]
+    day: float
+    hours: float | None = None
+    xid: int = 0
+
+
+class Churn(_Strict, frozen=True):
+    """Random incidents: nodes with these prefixes, one every so many hours on average, for minutes."""
+
+    prefixes: tuple[str, ...] = ()
+    every_hours: float = 60.0
+    minutes: tuple[int, int] = (15, 90)
+
+
+class FleetFile(_Strict, frozen=True):
+    models: dict[str, Model]
+    pools: tuple[Pool, ...]
+    incidents: tuple[Incident, ...] = ()
+    churn: Churn = Churn()
+
+
+class QueuesFile(_Strict, frozen=True):
+    """Kubernetes objects by kind, as they are written with kubectl, without apiVersion and kind."""
+
+    objects: dict[str, list[dict[str, Any]]]
+    check_minutes: tuple[int, int] = (20, 240)
+    """How long the admission check's controller takes."""
+
+
+class Stream(_Strict, frozen=True):
+    """Work that keeps coming. `pods` and `gpus`: drawn from; `minutes`: shortest and longest run;
+    `mistake`: what is wrong with it, so that it never starts and is taken back after `patience_hours`."""
+
+    name: str
+    queue: str
+    per_day: float
+    pods: tuple[int, ...] = (1,)
+    gpus: tuple[int, ...] = (1,)
+    minutes: tuple[int, int] = (10, 120)
+    resource: str = "nvidia.com/gpu"
+    cpu_per_gpu: int = 8
+    memory_gib_per_gpu: int = 64
+    priority: str = "normal"
+    rhythm: Literal["day", "night", "steady"] = "day"
+    failing: float = 0.06
+    profile: Profile = Profile()
+    idle: float = 0.04
+    selector: dict[str, str] = {}
+    spot: bool = False
+    owner: Literal["Job", "Deployment", "RayJob", "PyTorchJob"] = "Job"
+    topology: str = ""
+    patience_hours: tuple[float, float] = (3.0, 30.0)
+    image_pull_failing: float = 0.0
+    standing: int = 0
+    """So many are there from the start on, beside those that arrive."""
+
+
+class Team(_Strict, frozen=True):
+    slug: str
+    name: str
+    cost_centre: str
+    namespace: str
+    streams: tuple[Stream, ...]
+    local_queues: dict[str, str] = {}
+    volcano_queues: tuple[str, ...] = ()
+    cluster_queues: tuple[str, ...] = ()
+
+
+class TeamsFile(_Strict, frozen=True):
+    teams: tuple[Team, ...]
+
+
+class Scenario(_Strict, frozen=True):
+    fleet: FleetFile
+    queues: QueuesFile
+    teams: tuple[Team, ...]
+
+
+def load(folder: Path = FOLDER) -> Scenario:
+    """Read and check a scenario folder. Raises ScenarioError."""
+    fleet = _read(folder / "fleet.yaml", FleetFile)
+    queues = _read(folder / "queues.yaml", QueuesFile)
+    return Scenario(fleet, queues, _read(folder / "teams.yaml", TeamsFile).teams)
+
+
+def _read(path: Path, shape: Any) -> Any:
+    try:
+        return msgspec.convert(yaml.safe_load(path.read_bytes()), shape)
+    except OSError as error:
+        raise ScenarioError(f"{path}: {error.strerror}") from error
+    except (yaml.YAMLError, msgspec.ValidationError) as error:
+        raise ScenarioError(f"{path}: {' '.join(str(error).split())}") from error

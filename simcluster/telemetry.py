@@ -1,0 +1,317 @@
+"""What DCGM would have said of every card and MIG instance, at any time since the epoch.
+
+Input: who used a device when (`begin`, `end`, `outage`, `xid`); output: series of values at given times, computed
+when asked and not stored. Invariants: a value depends on the device, the pod's profile and the time only, so the same
+question always gets the same answer; a device of a node whose exporter is down has no value at all; GPU_UTIL does
+not exist on a MIG instance; the board's power stands on every instance of a card.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from math import cos, pi
+from typing import NamedTuple
+
+UTIL = "DCGM_FI_DEV_GPU_UTIL"
+ENGINE = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
+SM = "DCGM_FI_PROF_SM_ACTIVE"
+USED, FREE, RESERVED = "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_FB_FREE", "DCGM_FI_DEV_FB_RESERVED"
+POWER, TEMP = "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_GPU_TEMP"
+XID, ENERGY = "DCGM_FI_DEV_XID_ERRORS", "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
+
+HELP: dict[str, tuple[str, str]] = {
+    TEMP: ("gauge", "GPU temperature (in C)."),
+    POWER: ("gauge", "Power draw (in W)."),
+    ENERGY: ("counter", "Total energy consumption since boot (in mJ)."),
+    UTIL: ("gauge", "GPU utilization (in %)."),
+    XID: ("gauge", "Value of the last XID error encountered."),
+    FREE: ("gauge", "Framebuffer memory free (in MiB)."),
+    USED: ("gauge", "Framebuffer memory used (in MiB)."),
+    RESERVED: ("gauge", "Framebuffer memory reserved (in MiB)."),
+    ENGINE: ("gauge", "Ratio of time the graphics engine is active."),
+    SM: ("gauge", "The ratio of cycles an SM has at least 1 warp assigned."),
+}
+METRICS = tuple(HELP)
+SCRAPE_SECONDS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """How a pod uses its devices. kind: "steady" (training), "daily" (serving), "bursts" (a notebook), "idle"."""
+
+    kind: str = "steady"
+    mean: float = 0.8
+    spread: float = 0.12
+    memory: float = 0.75
+
+
+class Use(NamedTuple):
+    """A stretch of one device's time; `end` None while it lasts. Idle stretches are not stored."""
+
+    start: float
+    namespace: str
+    pod: str
+    profile: Profile
+    salt: int
+    energy: float
+
+
+@dataclass(slots=True)
+class Instance:
+    """One card, or one MIG instance of it, with its exporter labels."""
+
+    labels: dict[str, str]
+    node: str
+    memory_mib: int
+    idle_watts: float
+    max_watts: float
+    has_sm: bool
+    mig: bool
+    salt: int
+    card: Card
+    uses: list[Use] = field(default_factory=list)
+    ends: list[float | None] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Card:
+    """What the instances of a card share."""
+
+    uuid: str
+    instances: list[Instance] = field(default_factory=list)
+    xids: list[tuple[float, int]] = field(default_factory=list)
+
+
+def _mixed(step: int, salt: int) -> int:
+    """A number of 0…1023 that looks random."""
+    value = ((step + salt) * 0x9E3779B1) & 0xFFFFFFFF
+    value ^= value >> 15
+    return ((value * 0x85EBCA6B) & 0xFFFFFFFF) >> 22
+
+
+def day_curve(at: float) -> float:
+    """0…1: how busy people are at a time of the (UTC) day, highest at 13 h."""
+    return 0.5 + 0.5 * cos(((at % 86400) / 86400 - 13 / 24) * 2 * pi)
+
+
+def _steady(profile: Profile, at: float, salt: int) -> int:
+    noise = (_mixed(int(at) // SCRAPE_SECONDS, salt) - 512) / 512
+    if _mixed(int(at) // 300, salt + 7) < 24:  # a checkpoint, or data that did not come
+        return int(1000 * profile.mean * 0.25)
+    return max(0, min(1000, int(1000 * (profile.mean + profile.spread * noise))))
+
+
+def _daily(profile: Profile, at: float, salt: int) -> int:
+    noise = (_mixed(int(at) // SCRAPE_SECONDS, salt) - 512) / 512
+    level = profile.mean * (0.35 + 0.65 * day_curve(at))
+    return max(0, min(1000, int(1000 * (level + profile.spread * noise * level))))
+
+
+def _bursts(profile: Profile, at: float, salt: int) -> int:
+    if _mixed(int(at) // 900, salt) > 140:
+        return 0
+    return _steady(profile, at, salt)
+
+
+_ACTIVITY: dict[str, Callable[[Profile, float, int], int]] = {
+    "steady": _steady,
+    "daily": _daily,
+    "bursts": _bursts,
+    "idle": lambda _profile, _at, _salt: 0,
+}
+_MEAN_FACTOR = {"steady": 0.95, "daily": 0.68, "bursts": 0.13, "idle": 0.0}
+
+
+class Run(NamedTuple):
+    """Steps [first, last) of a time axis during which one pod (or nobody: use None) had an instance."""
+
+    first: int
+    last: int
+    use: Use | None
+
+
+class Telemetry:
+    """All devices of a cluster. Written by the simulation, read by the APIs; takes its own lock."""
+
+    def __init__(self, epoch: float = 0.0) -> None:
+        self.epoch = epoch
+        self.instances: list[Instance] = []
+        self.nodes: list[str] = []
+        self.outages: dict[str, list[tuple[float, float | None]]] = {}
+        self.lock = threading.RLock()
+
+    # ---- writing ------------------------------------------------------------------------------------------
+    def add(self, instance: Instance) -> None:
+        with self.lock:
+            self.instances.append(instance)
+            instance.card.instances.append(instance)
+            if instance.node not in self.nodes:
+                self.nodes.append(instance.node)
+
+    def begin(
+        self, instance: Instance, at: float, namespace: str, pod: str, profile: Profile, salt: int
+    ) -> None:
+        """A pod starts to use a device; a use that is still open ends."""
+        with self.lock:
+            self.end(instance, at)
+            energy = self._energy(instance, at)
+            instance.uses.append(Use(at, namespace, pod, profile, salt, energy))
+            instance.ends.append(None)
+
+    def end(self, instance: Instance, at: float) -> None:
+        with self.lock:
+            if instance.ends and instance.ends[-1] is None:
+                instance.ends[-1] = at
+
+    def outage(self, node: str, at: float) -> None:
+        with self.lock:
+            self.outages.setdefault(node, []).append((at, None))
+
+    def recovery(self, node: str, at: float) -> None:
+        with self.lock:
+            found = self.outages.get(node)
+            if found and found[-1][1] is None:
+                found[-1] = (found[-1][0], at)
+
+    def xid(self, card: Card, at: float, code: int) -> None:
+        with self.lock:
+            card.xids.append((at, code))
+
+    # ---- reading ------------------------------------------------------------------------------------------
+    def up(self, node: str, at: float) -> bool:
+        """Whether the node's exporter answers."""
+        return not any(s <= at and (e is None or at < e) for s, e in self.outages.get(node, ()))
+
+    def runs(self, instance: Instance, times: Sequence[float]) -> Iterator[Run]:
+        """The time axis cut where the user of the instance changes, without the node's outages."""
+        for first, last in self._up_ranges(instance.node, times):
+            at = first
+            uses, ends = instance.uses, instance.ends
+            index = bisect_right(uses, times[first], key=lambda use: use.start) - 1
+            while at < last:
+                if index >= 0 and (ends[index] is None or times[at] < (ends[index] or 0)):
+                    stop = self._index(times, ends[index], at, last)
+                    yield Run(at, stop, uses[index])
+                else:
+                    following = uses[index + 1].start if index + 1 < len(uses) else None
+                    stop = self._index(times, following, at, last)
+                    if stop > at:
+                        yield Run(at, stop, None)
+                    index += 1
+                    at = stop
+                    continue
+                at = stop
+                if at < last and index + 1 < len(uses) and uses[index + 1].start <= times[at]:
+                    index += 1
+                    while index + 1 < len(uses) and uses[index + 1].start <= times[at]:
+                        index += 1
+
+    def _up_ranges(self, node: str, times: Sequence[float]) -> Iterator[tuple[int, int]]:
+        first = 0
+        for start, end in self.outages.get(node, ()):
+            down = self._index(times, start, first, len(times))
+            if down > first:
+                yield first, down
+            first = self._index(times, end, down, len(times))
+        if first < len(times):
+            yield first, len(times)
+
+    @staticmethod
+    def _index(times: Sequence[float], limit: float | None, first: int, last: int) -> int:
+        """The first step at or after a time."""
+        if limit is None:
+            return last
+        low, high = first, last
+        while low < high:
+            middle = (low + high) // 2
+            if times[middle] < limit:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def activity(self, use: Use | None, times: Sequence[float], run: Run) -> list[int]:
+        """Thousandths of full activity at each step of a run."""
+        if use is None:
+            return [0] * (run.last - run.first)
+        profile, salt = use.profile, use.salt
+        level = _ACTIVITY[profile.kind]
+        return [level(profile, times[step], salt) for step in range(run.first, run.last)]
+
+    def texts(
+        self, metric: str, instance: Instance, run: Run, times: Sequence[float], activity: list[int]
+    ) -> list[str] | None:
+        """The values of one metric over a run as Prometheus would print them; None when there is none."""
+        if metric == ENGINE:
+            return [RATIO[level] for level in activity]
+        if metric == UTIL:
+            return None if instance.mig else [PERCENT[level] for level in activity]
+        if metric == SM:
+            return [RATIO[level * 9 // 10] for level in activity] if instance.has_sm else None
+        if metric in (USED, FREE, RESERVED):
+            return [self._memory(metric, instance, run.use)] * len(activity)
+        if metric == XID:
+            return [self._xid(instance.card, times[step]) for step in range(run.first, run.last)]
+        if metric == ENERGY:
+            return [f"{self._energy(instance, times[step]):.0f}" for step in range(run.first, run.last)]
+        if instance.mig:
+            activity = [self._board(instance.card, times[step]) for step in range(run.first, run.last)]
+        idle, span = instance.idle_watts, instance.max_watts - instance.idle_watts
+        if metric == POWER:
+            return [f"{idle + span * level / 1000:.3f}" for level in activity]
+        return [str(31 + instance.salt % 5 + level * 38 // 1000) for level in activity]
+
+    @staticmethod
+    def _memory(metric: str, instance: Instance, use: Use | None) -> str:
+        reserved = max(20, instance.memory_mib // 140)
+        usable = instance.memory_mib - reserved
+        used = 4 if use is None else int(usable * use.profile.memory)
+        return str({USED: used, FREE: usable - used, RESERVED: reserved}[metric])
+
+    @staticmethod
+    def _xid(card: Card, at: float) -> str:
+        index = bisect_right(card.xids, at, key=lambda pair: pair[0]) - 1
+        return "0" if index < 0 else str(card.xids[index][1])
+
+    def use_at(self, instance: Instance, at: float) -> Use | None:
+        index = bisect_right(instance.uses, at, key=lambda use: use.start) - 1
+        if index < 0:
+            return None
+        end = instance.ends[index]
+        return instance.uses[index] if end is None or at < end else None
+
+    def _board(self, card: Card, at: float) -> int:
+        """How busy the whole card is: the mean of its instances."""
+        total = 0
+        for instance in card.instances:
+            use = self.use_at(instance, at)
+            if use is not None:
+                total += _ACTIVITY[use.profile.kind](use.profile, at, use.salt)
+        return total // max(1, len(card.instances))
+
+    def _energy(self, instance: Instance, at: float) -> float:
+        """mJ since the epoch: idle power all the time, and the mean of each use while it lasted."""
+        base = instance.idle_watts * (at - self.epoch) * 1000
+        index = bisect_right(instance.uses, at, key=lambda use: use.start) - 1
+        if index < 0:
+            return base
+        use, end = instance.uses[index], instance.ends[index]
+        until = at if end is None else min(at, end)
+        span = (instance.max_watts - instance.idle_watts) * use.profile.mean * _MEAN_FACTOR[use.profile.kind]
+        idle_before = instance.idle_watts * (use.start - self.epoch) * 1000
+        return base + (use.energy - idle_before) + span * (until - use.start) * 1000
+
+
+RATIO = tuple(f"{level / 1000:.3f}" for level in range(1001))
+PERCENT = tuple(str(level // 10) for level in range(1001))
+
+
+@lru_cache(maxsize=64)
+def axis(start: float, end: float, step: float) -> tuple[float, ...]:
+    """The times of a range query, both ends included."""
+    count = int((end - start) / step + 1e-9) + 1
+    return tuple(start + index * step for index in range(count))
