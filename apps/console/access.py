@@ -31,7 +31,9 @@ def team_or_404(request: HttpRequest, slug: str) -> Team:
     return get_object_or_404(visible_teams(reader(request)), slug=slug)
 
 
-def owner_or_404(*, workload: Workload, queue: str, team_ids: Collection[int] | None, at: datetime) -> int | None:
+def owner_or_404(
+    *, workload: Workload, queue: str, team_ids: Collection[int] | None, at: datetime
+) -> int | None:
     """The team that owns this work now; 404 when the reader may not see it. `queue`: where it leads."""
     team_id = BindingIndex.load(at, clusters=[workload.cluster_id]).team_id_for(
         workload.cluster_id,

@@ -38,7 +38,9 @@ def admissions(request: HttpRequest) -> HttpResponseBase:
         "total": sum(count.count for count in counts),
         "table": page.prepare(table),
         "chart": Chart.of("reasons", page),
-        "windows": [(preset, with_query(request, window=preset, **{"from": "", "to": ""})) for preset in PRESETS],
+        "windows": [
+            (preset, with_query(request, window=preset, **{"from": "", "to": ""})) for preset in PRESETS
+        ],
         "groupings": [(key, with_query(request, by=key)) for key in ("reason", "cause")],
         "causes": CAUSE_LABELS,
         "teams": visible_teams(reader(request)),

@@ -4,23 +4,33 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-import django_tables2 as tables
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _now
 from django.utils.translation import gettext_lazy as _
 
+from apps.capacity.labels import bucket_label
 from apps.capacity.rows import NodePod, NodeRow, PoolRow
 from apps.console.links import address, node_url
-from apps.capacity.labels import bucket_label
 from apps.core.formats import NOT_APPLICABLE, number_text, percent_text
 from apps.core.gpu import mode_label, unit_label
-from apps.core.tables import LinkColumn, NumberColumn, PortalTable, QuantitiesColumn, TextColumn, TimeColumn
+from apps.core.tables import (
+    BarColumn,
+    LinkColumn,
+    NumberColumn,
+    PortalTable,
+    QuantitiesColumn,
+    TextColumn,
+    TimeColumn,
+)
 from apps.core.templatetags.portal import segments
 
 
 def _pool_url(row: PoolRow, **more: str) -> str:
-    return address("capacity", cluster=row.cluster.slug, model=row.model, sharing_mode=row.sharing_mode, **more) + "#nodes"
+    return (
+        address("capacity", cluster=row.cluster.slug, model=row.model, sharing_mode=row.sharing_mode, **more)
+        + "#nodes"
+    )
 
 
 def _pool_note(row: PoolRow) -> str:
@@ -35,7 +45,11 @@ def held_bar(*, held: Decimal, free: Decimal, total: Decimal, label: str) -> Saf
 
 def _buckets(buckets: dict[str, int]) -> SafeString | str:
     parts = [(number_text(n), bucket_label(name)) for name, n in sorted(buckets.items()) if n]
-    return format_html_join(" · ", "<b>{}</b> {}", parts) if parts else format_html('<span class="v-zero">0</span>')
+    return (
+        format_html_join(" · ", "<b>{}</b> {}", parts)
+        if parts
+        else format_html('<span class="v-zero">0</span>')
+    )
 
 
 class PoolTable(PortalTable):
@@ -47,12 +61,15 @@ class PoolTable(PortalTable):
     model_label = LinkColumn(verbose_name=_("Pool"), url=_pool_url, note=_pool_note, classes="name")
     cluster = TextColumn(verbose_name=_("Cluster"), accessor="cluster__name", hide_small=True)
     sharing_mode = TextColumn(verbose_name=_("Sharing mode"), visible=False)
-    bar = tables.Column(
-        verbose_name=_("Held and free of allocatable"), accessor="held_bound", exclude_from_export=True,
-        attrs={"th": {"class": "hide-s"}, "td": {"class": "barcell hide-s"}}, orderable=False,
+    bar = BarColumn(
+        verbose_name=_("Held and free of allocatable"),
+        accessor="held_bound",
+        hide_small=True,
     )
     physical_devices = NumberColumn(verbose_name=_("Cards"))
-    out_of_use = TextColumn(verbose_name=_("Out of use"), accessor="buckets", orderable=False, empty_values=(), hide_small=True)
+    out_of_use = TextColumn(
+        verbose_name=_("Out of use"), accessor="buckets", orderable=False, empty_values=(), hide_small=True
+    )
     allocatable = NumberColumn(verbose_name=_("Allocatable"))
     unit = TextColumn(verbose_name=_("Unit"))
     held_bound = NumberColumn(verbose_name=_("Held by pods"), hide_small=True)
@@ -84,7 +101,11 @@ class PoolTable(PortalTable):
         return unit_label(value)
 
     def render_allocation_ratio(self, value: Decimal) -> SafeString | str:
-        return format_html('<b class="state-warn">{}</b>', percent_text(value)) if value > 1 else percent_text(value)
+        return (
+            format_html('<b class="state-warn">{}</b>', percent_text(value))
+            if value > 1
+            else percent_text(value)
+        )
 
 
 class NodeTable(PortalTable):
@@ -97,15 +118,18 @@ class NodeTable(PortalTable):
     cluster = TextColumn(verbose_name=_("Cluster"), accessor="cluster__name", hide_small=True)
     model_label = TextColumn(verbose_name=_("Model"))
     sharing_mode = TextColumn(verbose_name=_("Sharing mode"), hide_small=True)
-    bar = tables.Column(
-        verbose_name=_("Held and free of allocatable"), accessor="held_bound", exclude_from_export=True,
-        attrs={"th": {"class": "hide-s"}, "td": {"class": "barcell hide-s"}}, orderable=False,
+    bar = BarColumn(
+        verbose_name=_("Held and free of allocatable"),
+        accessor="held_bound",
+        hide_small=True,
     )
     physical_devices = NumberColumn(verbose_name=_("Cards"))
     allocatable = NumberColumn(verbose_name=_("Allocatable"))
     held_bound = NumberColumn(verbose_name=_("Held"))
     free = NumberColumn(verbose_name=_("Free"))
-    state = TextColumn(verbose_name=_("Out of use"), accessor="reasons", orderable=False, empty_values=(), classes="wide")
+    state = TextColumn(
+        verbose_name=_("Out of use"), accessor="reasons", orderable=False, empty_values=(), classes="wide"
+    )
     flavors = TextColumn(verbose_name=_("Flavors"), orderable=False, hide_small=True, empty_values=())
 
     class Meta(PortalTable.Meta):

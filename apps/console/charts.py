@@ -19,7 +19,8 @@ from django.utils.translation import gettext_lazy as _
 
 from apps.admissions.filters import WaitingForm
 from apps.admissions.selectors import reason_series
-from apps.console.figures import PALETTE, Line, Series, figure as figure_of
+from apps.console.figures import PALETTE, Line, Series
+from apps.console.figures import figure as figure_of
 from apps.console.frame import FLEET, QUOTA, Page
 from apps.console.links import address
 from apps.core.csv import csv_response
@@ -56,7 +57,12 @@ def _reasons(page: Page) -> Series:
     window = form.time_window
     bucket = choose_bucket(window)
     found = reason_series(
-        now=page.now, window=window, bucket=bucket, by=form.grouping, team_ids=page.team_ids, criteria=form.criteria
+        now=page.now,
+        window=window,
+        bucket=bucket,
+        by=form.grouping,
+        team_ids=page.team_ids,
+        criteria=form.criteria,
     )
     causes = form.grouping == "cause"
     keys = list(found.values)
@@ -70,7 +76,7 @@ def _reasons(page: Page) -> Series:
             None if all(v is None for v in column) else sum(v for v in column if v is not None)
             for column in zip(*(found.values[key] for key in rest), strict=True)
         ]
-        lines.append(Line(_now("others"), PALETTE[-1], sums))  # type: ignore[arg-type]
+        lines.append(Line(_now("others"), PALETTE[-1], sums))
     times = [piece.start for piece in found.buckets]
     return Series(times=times, lines=lines, unit=_now("workloads"), stacked=True, daily=bucket is Bucket.DAY)
 
@@ -124,7 +130,9 @@ class Chart:
     @classmethod
     def of(cls, name: str, page: Page) -> Chart:
         kind = KINDS[name]
-        filters = {k: v for k, v in page.request.GET.items() if k not in {"sort", "page", "all", "format", "table"}}
+        filters = {
+            k: v for k, v in page.request.GET.items() if k not in {"sort", "page", "all", "format", "table"}
+        }
         src = address("chart_json", name, **filters)
         key = hashlib.sha256(src.encode()).hexdigest()[:10]
         return cls(name, kind.title, kind.lede, src, address("chart", name, **filters), f"chart-{name}-{key}")

@@ -89,7 +89,9 @@ class Page:
 
     def render(self, template: str, context: Mapping[str, Any], *, section: str = "") -> HttpResponse:
         """`section`: the entry of the navigation that a page below it belongs to."""
-        kept = [(k, v) for k, v in self.request.GET.items() if k not in {"cluster", "page", "format", "table"}]
+        kept = [
+            (k, v) for k, v in self.request.GET.items() if k not in {"cluster", "page", "format", "table"}
+        ]
         frame = {"page": self, "page_section": f"console:{section}", "kept_filters": kept}
         return render(self.request, template, {**frame, **context})
 

@@ -36,7 +36,9 @@ def _ratio(part: Decimal | None, whole: Decimal) -> Decimal | None:
 
 
 def ladder(totals: Totals) -> Ladder:
-    out = tuple(sorted(((b, n) for b, n in totals.buckets.items() if n), key=lambda item: (-item[1], item[0])))
+    out = tuple(
+        sorted(((b, n) for b, n in totals.buckets.items() if n), key=lambda item: (-item[1], item[0]))
+    )
     out_total = sum(n for _, n in out)
     nominal, ceiling = totals.nominal, totals.ceiling
     over = ZERO if nominal is None or ceiling is None else max(ZERO, ceiling - nominal)

@@ -52,7 +52,8 @@ def _lines(forest: Iterable[QueueNode], *, q: str, everything: bool) -> list[Tre
         if q and q not in node.name.lower():
             continue
         url = queue_url(node.cluster.slug, node.kind, node.name)
-        rows = [row for row in node.rows if everything or row.accelerator] or [None]
+        found = [row for row in node.rows if everything or row.accelerator]
+        rows: list[QuotaRow | None] = [*found] if found else [None]
         lines += [TreeLine(min(depth, 4), node, row, i == 0, url) for i, row in enumerate(rows)]
     return lines
 
@@ -72,7 +73,15 @@ def queues(request: HttpRequest) -> HttpResponseBase:
         for system in sorted({line.node.system for line in lines})
     ]
     teams = visible_teams(reader(request))
-    return page.render("console/queues.html", {"form": form, "groups": groups, "teams": teams, "count": len({(line.node.cluster.pk, line.node.kind, line.node.name) for line in lines})})
+    return page.render(
+        "console/queues.html",
+        {
+            "form": form,
+            "groups": groups,
+            "teams": teams,
+            "count": len({(line.node.cluster.pk, line.node.kind, line.node.name) for line in lines}),
+        },
+    )
 
 
 def queue(request: HttpRequest, cluster: str, kind: str, name: str) -> HttpResponseBase:
@@ -94,6 +103,10 @@ def queue(request: HttpRequest, cluster: str, kind: str, name: str) -> HttpRespo
     teams = visible_teams(reader(request)).filter(pk__in=found.team_ids)
     children = [(node, queue_url(cluster, node.kind, node.name)) for node in found.children]
     prepared = {key: page.prepare(table) for key, table in tables.items()}
-    parent = queue_url(cluster, "Cohort" if found.system == "kueue" else "VolcanoQueue", found.parent) if found.parent else ""
+    parent = (
+        queue_url(cluster, "Cohort" if found.system == "kueue" else "VolcanoQueue", found.parent)
+        if found.parent
+        else ""
+    )
     context = {"node": found, "teams": teams, "children": children, "parent": parent, **prepared}
     return page.render("console/queue.html", context, section="queues")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import django_tables2 as tables
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
 from apps.console.links import queue_url
 from apps.core.formats import NOT_APPLICABLE, resource_text
-from apps.core.tables import LinkColumn, NumberColumn, PortalTable, TextColumn
+from apps.core.tables import BarColumn, LinkColumn, NumberColumn, PortalTable, TextColumn
 from apps.core.templatetags.portal import quota_bar
 from apps.quotas.rows import QuotaRow
 
@@ -32,9 +31,9 @@ class QuotaTable(PortalTable):
     cohort = TextColumn(verbose_name=_("Cohort"), visible=False)
     flavor = TextColumn(verbose_name=_("Flavor"), classes="name")
     resource = TextColumn(verbose_name=_("Resource"), visible=False)
-    bar = tables.Column(
-        verbose_name=_("Use, nominal (mark), ceiling"), accessor="reserved", exclude_from_export=True,
-        attrs={"td": {"class": "barcell"}}, orderable=False,
+    bar = BarColumn(
+        verbose_name=_("Use, nominal (mark), ceiling"),
+        accessor="reserved",
     )
     reserved = NumberColumn(verbose_name=_("Reserved"))
     admitted = NumberColumn(verbose_name=_("Running"), hide_small=True)

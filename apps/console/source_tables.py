@@ -32,15 +32,23 @@ class SourceTable(PortalTable):
     error = TextColumn(verbose_name=_("Raw message"), visible=False)
     failures = NumberColumn(verbose_name=_("Failures in a row"), visible=False)
     quarantined = NumberColumn(verbose_name=_("Quarantined"), hide_small=True)
-    seen = NumberColumn(verbose_name=_("Objects read"), accessor="run__objects_seen", absent=NOT_APPLICABLE, hide_small=True)
-    written = NumberColumn(verbose_name=_("Rows written"), accessor="run__rows_written", absent=NOT_APPLICABLE, hide_small=True)
+    seen = NumberColumn(
+        verbose_name=_("Objects read"), accessor="run__objects_seen", absent=NOT_APPLICABLE, hide_small=True
+    )
+    written = NumberColumn(
+        verbose_name=_("Rows written"), accessor="run__rows_written", absent=NOT_APPLICABLE, hide_small=True
+    )
 
     class Meta(PortalTable.Meta):
-        empty_text = _("No cluster is set up yet. A platform admin adds one on the admin pages or with ./portal up.")
+        empty_text = _(
+            "No cluster is set up yet. A platform admin adds one on the admin pages or with ./portal up."
+        )
 
     def render_state(self, record: SourceStatus) -> SafeString:
         return format_html(
-            '<span class="nowrap"><span class="dot {}" aria-hidden="true"></span>{}</span>', record.state, record.state_label
+            '<span class="nowrap"><span class="dot {}" aria-hidden="true"></span>{}</span>',
+            record.state,
+            record.state_label,
         )
 
     def render_age_seconds(self, record: SourceStatus) -> str:
@@ -58,7 +66,9 @@ class SourceTable(PortalTable):
             return said
         return format_html(
             '{}<details class="twin"><summary>{}</summary><pre class="raw mono">{}</pre></details>',
-            said, _now("raw message"), record.error,
+            said,
+            _now("raw message"),
+            record.error,
         )
 
 
@@ -71,7 +81,9 @@ class RunTable(PortalTable):
     source = TextColumn(verbose_name=_("Source"))
     outcome = TextColumn(verbose_name=_("Outcome"))
     mode = TextColumn(verbose_name=_("Mode"), hide_small=True)
-    took = TextColumn(verbose_name=_("Took"), accessor="ended_at", classes="num", orderable=False, hide_small=True)
+    took = TextColumn(
+        verbose_name=_("Took"), accessor="ended_at", classes="num", orderable=False, hide_small=True
+    )
     objects_seen = NumberColumn(verbose_name=_("Objects read"))
     rows_written = NumberColumn(verbose_name=_("Rows written"))
     rows_gone = NumberColumn(verbose_name=_("Gone"), hide_small=True)
@@ -89,7 +101,9 @@ class RunTable(PortalTable):
     def render_outcome(self, record: CollectionRun) -> SafeString:
         dot = {"skipped": "absent"}.get(record.outcome, record.outcome)
         return format_html(
-            '<span class="nowrap"><span class="dot {}" aria-hidden="true"></span>{}</span>', dot, record.get_outcome_display()
+            '<span class="nowrap"><span class="dot {}" aria-hidden="true"></span>{}</span>',
+            dot,
+            record.get_outcome_display(),
         )
 
     def render_took(self, record: CollectionRun) -> str:
@@ -129,4 +143,8 @@ class QuarantineTable(PortalTable):
         return record.get_source_display()
 
     def render_raw(self, value: int) -> SafeString:
-        return format_html('<a href="{}" download>{}</a>', reverse("console:quarantined_bytes", args=[value]), _now("download"))
+        return format_html(
+            '<a href="{}" download>{}</a>',
+            reverse("console:quarantined_bytes", args=[value]),
+            _now("download"),
+        )

@@ -22,7 +22,9 @@ RUNS_SINCE = timedelta(days=2)
 
 class RunForm(forms.Form):
     source = forms.ChoiceField(label=_("Source"), required=False, choices=[("", _("any")), *Source.choices])
-    outcome = forms.ChoiceField(label=_("Outcome"), required=False, choices=[("", _("any")), *Outcome.choices])
+    outcome = forms.ChoiceField(
+        label=_("Outcome"), required=False, choices=[("", _("any")), *Outcome.choices]
+    )
 
 
 def sources(request: HttpRequest) -> HttpResponseBase:
@@ -44,7 +46,10 @@ def sources(request: HttpRequest) -> HttpResponseBase:
     for name, table in tables.items():
         if wants_csv(request, name):
             return table_csv(table, request)
-    prepared = {f"{name}_table": page.prepare(table, per_page=100 if name == "sources" else 20) for name, table in tables.items()}
+    prepared = {
+        f"{name}_table": page.prepare(table, per_page=100 if name == "sources" else 20)
+        for name, table in tables.items()
+    }
     return page.render("console/sources.html", {"form": form, "raw": raw, **prepared})
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import Any
 
-import django_tables2 as tables
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
@@ -16,7 +16,7 @@ from apps.admissions.labels import cause_label
 from apps.admissions.selectors import WaitingRow
 from apps.console.links import address
 from apps.core.formats import NOT_APPLICABLE, number_text
-from apps.core.tables import DurationColumn, LinkColumn, NumberColumn, PortalTable, TextColumn
+from apps.core.tables import BarColumn, DurationColumn, LinkColumn, NumberColumn, PortalTable, TextColumn
 from apps.core.templatetags.portal import quota_bar
 from apps.quotas.rows import TeamSummary
 
@@ -52,7 +52,7 @@ def team_rows(
     for team in teams:
         lines = by_team[team.pk].lines if team.pk in by_team else ()
         wait = oldest.get(team.pk)
-        common = {
+        common: dict[str, Any] = {
             "name": team.name,
             "slug": team.slug,
             "cause": wait.cause if wait is not None else "",
@@ -74,7 +74,18 @@ def team_rows(
                 )
             )
         if not shown:
-            rows.append(TeamRow(**common, unit="", used=None, nominal=None, borrowed=None, ceiling=None, waiting_units=None, waiting=None))
+            rows.append(
+                TeamRow(
+                    **common,
+                    unit="",
+                    used=None,
+                    nominal=None,
+                    borrowed=None,
+                    ceiling=None,
+                    waiting_units=None,
+                    waiting=None,
+                )
+            )
     return rows
 
 
@@ -90,11 +101,13 @@ class TeamTable(PortalTable):
     caption = _("Teams: use against quota, and what waits")
     file_name = "teams"
 
-    name = LinkColumn(verbose_name=_("Team"), url=lambda row: address("team", row.slug), note=_unit_note, classes="name")
+    name = LinkColumn(
+        verbose_name=_("Team"), url=lambda row: address("team", row.slug), note=_unit_note, classes="name"
+    )
     unit = TextColumn(verbose_name=_("Unit"), visible=False)
-    bar = tables.Column(
-        verbose_name=_("Use, nominal (mark), ceiling"), accessor="used", exclude_from_export=True, empty_values=(),
-        attrs={"td": {"class": "barcell"}}, orderable=False,
+    bar = BarColumn(
+        verbose_name=_("Use, nominal (mark), ceiling"),
+        accessor="used",
     )
     used = NumberColumn(verbose_name=_("Used"), absent=NOT_APPLICABLE)
     nominal = NumberColumn(verbose_name=_("Nominal"), visible=False)

@@ -47,7 +47,9 @@ def team(request: HttpRequest, slug: str) -> HttpResponseBase:
         "other": QuotaTable([row for row in rows if not row.accelerator], prefix="o-"),
         "waiting": WaitingTable(wait, prefix="w-", exclude=("team_name",)),
         "running": RunningTable(running(now=page.now, team=shown, clusters=page.clusters), prefix="r-"),
-        "finished": FinishedTable(recently_finished(now=page.now, team=shown, clusters=page.clusters), prefix="f-"),
+        "finished": FinishedTable(
+            recently_finished(now=page.now, team=shown, clusters=page.clusters), prefix="f-"
+        ),
     }
     for name, table in tables.items():
         if wants_csv(request, name):

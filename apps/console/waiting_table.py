@@ -62,8 +62,11 @@ class WaitingTable(PortalTable):
             return said
         return format_html(
             '{}<details class="twin"><summary>{} · {}</summary><pre class="raw mono">{}</pre><p class="soft mb-0">{}</p></details>',
-            said, reason_label(record.reason) if record.reason else _("no reason"), _("full message"),
-            record.message, next_step(record.verdict),
+            said,
+            reason_label(record.reason) if record.reason else _("no reason"),
+            _("full message"),
+            record.message,
+            next_step(record.verdict),
         )
 
     def value_cause(self, record: WaitingRow) -> str:

@@ -46,20 +46,41 @@ def workload(request: HttpRequest, uid: str) -> HttpResponseBase:
 
 def _verdict(work: Workload, queue: str, page: Page) -> dict[str, object]:
     """Why it waits, or nothing when it does not. A waiting list's row knows Volcano's events, too."""
-    if work.gone_at is not None or work.state not in (Workload.State.PENDING, Workload.State.RESERVED, Workload.State.DEACTIVATED):
+    if work.gone_at is not None or work.state not in (
+        Workload.State.PENDING,
+        Workload.State.RESERVED,
+        Workload.State.DEACTIVATED,
+    ):
         return {}
     message, reason, checks = work.message, work.reason, work.checks
     if work.kind == Workload.Kind.POD_GROUP and not message:
-        event = Event.objects.filter(cluster=work.cluster_id, object_uid=work.uid, reason="Unschedulable").order_by("-created_at").first()
+        event = (
+            Event.objects.filter(cluster=work.cluster_id, object_uid=work.uid, reason="Unschedulable")
+            .order_by("-created_at")
+            .first()
+        )
         message, reason = (event.message, event.reason) if event is not None else (message, reason)
     verdict = Surroundings([work.cluster_id]).verdict(
-        cluster_id=work.cluster_id, queue=queue, state=work.state, reason=reason, message=message, checks=checks
+        cluster_id=work.cluster_id,
+        queue=queue,
+        state=work.state,
+        reason=reason,
+        message=message,
+        checks=checks,
     )
-    return {"verdict": verdict, "sentence": verdict_sentence(verdict), "help": next_step(verdict), "message": message, "reason": reason}
+    return {
+        "verdict": verdict,
+        "sentence": verdict_sentence(verdict),
+        "help": next_step(verdict),
+        "message": message,
+        "reason": reason,
+    }
 
 
 def _events(work: Workload) -> list[Event]:
-    about = Q(object_uid=work.uid) | Q(object_uid=work.owner_uid) if work.owner_uid else Q(object_uid=work.uid)
+    about = (
+        Q(object_uid=work.uid) | Q(object_uid=work.owner_uid) if work.owner_uid else Q(object_uid=work.uid)
+    )
     since = work.created_at or work.first_seen_at
     found = Event.objects.filter(cluster=work.cluster_id, namespace=work.namespace, created_at__gte=since)
     return list(found.filter(about).order_by("-created_at", "-id")[:EVENTS_SHOWN])

@@ -34,7 +34,7 @@ def number_text(value: Decimal | int | float, *, places: int = 1) -> str:
 
 
 def duration_text(seconds: float | int | Decimal) -> str:
-    """"3 h 12 m": the two largest units, whole seconds below a minute."""
+    """ "3 h 12 m": the two largest units, whole seconds below a minute."""
     total = max(0, int(seconds))
     days, rest = divmod(total, DAY)
     hours, rest = divmod(rest, HOUR)
@@ -73,7 +73,7 @@ def resource_text(resource: str) -> str:
 
 
 def quantities_text(asked: Mapping[str, Decimal]) -> str:
-    """"64 × GPU, 8 × mig-1g.10gb"; kinds of units are listed, never added up."""
+    """ "64 × GPU, 8 × mig-1g.10gb"; kinds of units are listed, never added up."""
     parts = [f"{number_text(amount)} × {resource_text(name)}" for name, amount in asked.items() if amount]
     return ", ".join(parts) or NOT_APPLICABLE
 

@@ -13,8 +13,10 @@ from decimal import Decimal
 from typing import Any
 
 import django_tables2 as tables
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponseBase
 from django.utils import timezone
+from django.utils.functional import Promise
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django_tables2.data import TableListData
@@ -22,6 +24,7 @@ from django_tables2.data import TableListData
 from apps.core.csv import csv_response
 from apps.core.formats import duration_text, number_text, quantities_text, show_value, time_text
 
+Text = str | Promise
 ROWS_PER_PAGE = 50
 CSV_PARAMETER = "format"
 
@@ -31,7 +34,7 @@ def _attrs(*classes: str) -> dict[str, dict[str, str]]:
     return {"th": {"class": names}, "td": {"class": names}} if names else {}
 
 
-class TextColumn(tables.Column):
+class TextColumn(tables.Column):  # type: ignore[misc]
     """Text as it is; `hide_small` leaves it out on phones."""
 
     classes: tuple[str, ...] = ()
@@ -68,14 +71,14 @@ class NumberColumn(TextColumn):
 
     classes = ("num",)
 
-    def __init__(self, *args: Any, absent: str | None = None, places: int = 1, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, absent: Text | None = None, places: int = 1, **kwargs: Any) -> None:
         super().__init__(*args, empty_values=(), **kwargs)
         self.absent = absent
         self.places = places
 
     def render(self, value: Any) -> str | SafeString:
         if value is None:
-            return show_value(None) if self.absent is None else self.absent
+            return show_value(None) if self.absent is None else str(self.absent)
         return show_value(value, places=self.places)
 
 
@@ -109,8 +112,19 @@ class QuantitiesColumn(TextColumn):
         return "; ".join(f"{name}={number_text(n, places=3)}" for name, n in value.items()) if value else None
 
 
-class _RowsData(TableListData):
+class BarColumn(TextColumn):
+    """A drawing of other columns' numbers: not in the CSV, without an order of its own."""
+
+    classes = ("barcell",)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, orderable=False, exclude_from_export=True, empty_values=(), **kwargs)
+
+
+class _RowsData(TableListData):  # type: ignore[misc]
     """Rows that are sliced where they are; only another order makes a list of them."""
+
+    data: Sequence[Any]
 
     def __init__(self, data: Sequence[Any]) -> None:
         super().__init__(data)
@@ -120,7 +134,7 @@ class _RowsData(TableListData):
         super().order_by(aliases)
 
 
-class PortalTable(tables.Table):
+class PortalTable(tables.Table):  # type: ignore[misc]
     """Base of the portal's tables. `caption` says what a row is; `file_name` names the CSV."""
 
     caption: Any = ""
@@ -130,9 +144,9 @@ class PortalTable(tables.Table):
         template_name = "tables/table.html"
         attrs = {"class": "data"}
         order_by_field = "sort"
-        empty_text = "–"
+        empty_text: Any = "–"
 
-    def __init__(self, rows: Sequence[Any], **kwargs: Any) -> None:
+    def __init__(self, rows: Sequence[Any] | QuerySet[Any], **kwargs: Any) -> None:
         # A queryset knows how to order and count itself; anything else is wrapped.
         data = rows if hasattr(rows, "order_by") else _RowsData(rows)
         super().__init__(data, **kwargs)

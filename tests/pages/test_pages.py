@@ -44,7 +44,9 @@ def download(client: Client, path: str) -> list[list[str]]:
 
 @pytest.mark.parametrize("path", PAGES.values(), ids=PAGES)
 @pytest.mark.parametrize("language", ["en", "zh-hans"])
-def test_a_page_says_how_old_it_is_and_keeps_the_strict_policy(world: World, path: str, language: str) -> None:
+def test_a_page_says_how_old_it_is_and_keeps_the_strict_policy(
+    world: World, path: str, language: str
+) -> None:
     client = world.client("admin")
     client.cookies["django_language"] = language
     body = text(client, path)
@@ -86,7 +88,9 @@ def test_a_stale_source_is_named_with_its_age(world: World) -> None:
 
 def test_the_demo_badge_stands_on_every_page_of_a_demo_cluster(world: World) -> None:
     Cluster.objects.update(is_demo=True)
-    assert all("demo data" in text(world.client("admin"), path) for name, path in PAGES.items() if name != "glossary")
+    assert all(
+        "demo data" in text(world.client("admin"), path) for name, path in PAGES.items() if name != "glossary"
+    )
 
 
 class TestWhoSeesWhat:
@@ -161,7 +165,9 @@ class TestTables:
         assert "more-59" not in second
         assert "Page 2 of 2" in second
 
-    @pytest.mark.parametrize("query", ["?sort=nothing", "?page=999", "?page=x", "?sort=-", "?n-sort=x&n-page=-1"])
+    @pytest.mark.parametrize(
+        "query", ["?sort=nothing", "?page=999", "?page=x", "?sort=-", "?n-sort=x&n-page=-1"]
+    )
     def test_a_bad_order_or_page_shows_the_table_anyway(self, world: World, query: str) -> None:
         for path in ("/admissions/", "/capacity/", "/teams/red/", "/sources/"):
             text(world.client("admin"), path + query)
@@ -206,7 +212,12 @@ class TestTables:
         rows = download(world.client("red_lead"), "/queues/?format=csv")
         lines = [dict(zip(rows[0], row, strict=True)) for row in rows[1:]]
         line = next(line for line in lines if line["Kind"] == "ClusterQueue")
-        assert (line["Queue"], line["Reserved"], line["Nominal"], line["Ceiling"]) == ("red-cq", "4", "8", "16")
+        assert (line["Queue"], line["Reserved"], line["Nominal"], line["Ceiling"]) == (
+            "red-cq",
+            "4",
+            "8",
+            "16",
+        )
 
 
 class TestFrame:
@@ -266,7 +277,9 @@ def _more(world: World, number: int) -> None:
     workload(world, f"extra-{number}")
     workload(world, f"extra-run-{number}", state="admitted")
     workload(world, f"extra-done-{number}", state="finished", finished_at=world.now, cluster_queue="red-cq")
-    cluster_object(world, "LocalQueue", f"lq-{number}", namespace="red-ns", spec={"cluster_queue": "red-cq"}, status={})
+    cluster_object(
+        world, "LocalQueue", f"lq-{number}", namespace="red-ns", spec={"cluster_queue": "red-cq"}, status={}
+    )
     source = ClusterObject.objects.get(kind="ClusterQueue", name="red-cq")
     cluster_object(world, "ClusterQueue", f"cq-{number}", spec=source.spec, status=source.status)
     for model, name in ((Node, f"gpu-x{number}"), (Pod, f"pod-x{number}")):

@@ -6,8 +6,8 @@ from django import template
 from django.utils.safestring import SafeString
 
 from apps.admissions.labels import layer_label
-from apps.console.team_rows import cause_tag
 from apps.capacity.labels import bucket_label
+from apps.console.team_rows import cause_tag
 from apps.observations.models import Workload
 
 register = template.Library()

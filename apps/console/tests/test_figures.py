@@ -13,7 +13,10 @@ from apps.observations.models import StateSpan
 
 START = datetime(2026, 12, 1, tzinfo=UTC)
 TIMES = [START + timedelta(hours=n) for n in range(3)]
-LINES = [Line("held", "--held", [Decimal(8), None, Decimal("7.25")]), Line("nominal", "--borrowed", [Decimal(16)] * 3, dash="dash")]
+LINES = [
+    Line("held", "--held", [Decimal(8), None, Decimal("7.25")]),
+    Line("nominal", "--borrowed", [Decimal(16)] * 3, dash="dash"),
+]
 
 
 @pytest.mark.parametrize("stacked", [False, True])
@@ -44,7 +47,9 @@ def test_chinese_ticks_are_numbers() -> None:
 def test_a_life_line_gives_every_stay_its_share() -> None:
     spans = [
         StateSpan(state="pending", reason="Pending", started_at=START, ended_at=START + timedelta(hours=1)),
-        StateSpan(state="admitted", started_at=START + timedelta(hours=1), ended_at=START + timedelta(hours=3)),
+        StateSpan(
+            state="admitted", started_at=START + timedelta(hours=1), ended_at=START + timedelta(hours=3)
+        ),
         StateSpan(state="pending", started_at=START + timedelta(hours=3), ended_at=None),
     ]
     waiting, running = lanes_of(spans, now=START + timedelta(hours=4))

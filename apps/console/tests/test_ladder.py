@@ -13,7 +13,13 @@ from apps.console.ladder import ladder
 def totals(**changes: Any) -> Totals:
     values: dict[str, Any] = {
         "physical_devices": 1024,
-        "buckets": {"node_not_ready": 40, "cordoned": 24, "device_unhealthy": 16, "platform_reserve": 8, "lost": 0},
+        "buckets": {
+            "node_not_ready": 40,
+            "cordoned": 24,
+            "device_unhealthy": 16,
+            "platform_reserve": 8,
+            "lost": 0,
+        },
         "allocatable_devices": 936,
         "allocatable": Decimal(936),
         "held_bound": Decimal(812),
@@ -29,7 +35,12 @@ def totals(**changes: Any) -> Totals:
 
 def test_the_gaps_are_named_largest_first() -> None:
     shown = ladder(totals())
-    assert shown.out == (("node_not_ready", 40), ("cordoned", 24), ("device_unhealthy", 16), ("platform_reserve", 8))
+    assert shown.out == (
+        ("node_not_ready", 40),
+        ("cordoned", 24),
+        ("device_unhealthy", 16),
+        ("platform_reserve", 8),
+    )
     assert shown.out_total == 88
     assert shown.gap == 104
     assert shown.held_ratio == Decimal(812) / 936
@@ -43,8 +54,16 @@ def test_no_promise_is_not_a_promise_of_zero() -> None:
 
 def test_an_empty_fleet_has_no_ratios() -> None:
     nothing = Decimal(0)
-    empty = totals(physical_devices=0, buckets={}, allocatable_devices=0, allocatable=nothing, held_bound=nothing,
-                   free=nothing, nominal=None, ceiling=None)
+    empty = totals(
+        physical_devices=0,
+        buckets={},
+        allocatable_devices=0,
+        allocatable=nothing,
+        held_bound=nothing,
+        free=nothing,
+        nominal=None,
+        ceiling=None,
+    )
     assert ladder(empty).held_ratio is None
     assert ladder(empty).scale == 1
 
@@ -53,12 +72,20 @@ AMOUNT = st.integers(min_value=0, max_value=10**5).map(Decimal)
 
 
 @given(AMOUNT, AMOUNT, st.none() | AMOUNT, AMOUNT)
-def test_no_rung_is_wider_than_the_scale(physical: Decimal, held: Decimal, nominal: Decimal | None, extra: Decimal) -> None:
+def test_no_rung_is_wider_than_the_scale(
+    physical: Decimal, held: Decimal, nominal: Decimal | None, extra: Decimal
+) -> None:
     held = min(held, physical)
     shown = ladder(
         totals(
-            physical_devices=int(physical), buckets={}, allocatable_devices=int(physical), allocatable=physical,
-            held_bound=held, free=physical - held, nominal=nominal, ceiling=None if nominal is None else nominal + extra,
+            physical_devices=int(physical),
+            buckets={},
+            allocatable_devices=int(physical),
+            allocatable=physical,
+            held_bound=held,
+            free=physical - held,
+            nominal=nominal,
+            ceiling=None if nominal is None else nominal + extra,
         )
     )
     for rung in (shown.physical, shown.allocatable, shown.committed):

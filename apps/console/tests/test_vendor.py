@@ -13,7 +13,9 @@ LOCK = json.loads((VENDOR / "vendor.lock.json").read_text())
 
 
 def test_every_vendored_file_has_its_locked_hash() -> None:
-    found = {entry["file"]: hashlib.sha256((VENDOR / entry["file"]).read_bytes()).hexdigest() for entry in LOCK}
+    found = {
+        entry["file"]: hashlib.sha256((VENDOR / entry["file"]).read_bytes()).hexdigest() for entry in LOCK
+    }
     assert found == {entry["file"]: entry["sha256"] for entry in LOCK}
 
 
@@ -33,4 +35,6 @@ def test_every_package_carries_its_licence() -> None:
 
 
 def test_no_vendored_file_asks_for_a_source_map() -> None:
-    assert not [entry["file"] for entry in LOCK if b"sourceMappingURL=" in (VENDOR / entry["file"]).read_bytes()]
+    assert not [
+        entry["file"] for entry in LOCK if b"sourceMappingURL=" in (VENDOR / entry["file"]).read_bytes()
+    ]

@@ -88,7 +88,9 @@ def quantities(asked: Mapping[str, Decimal]) -> str:
 @register.filter
 def since(at: datetime | None) -> str:
     """How long ago, as a duration."""
-    return formats.NOT_APPLICABLE if at is None else formats.duration_text((timezone.now() - at).total_seconds())
+    return (
+        formats.NOT_APPLICABLE if at is None else formats.duration_text((timezone.now() - at).total_seconds())
+    )
 
 
 @register.filter
@@ -116,9 +118,7 @@ def segments(parts: Sequence[tuple[str, Number]], *, scale: Number, label: str) 
         if width > 0:
             shapes.append((share(left, scale), share(width, scale), name))
             left += width
-    rects = format_html_join(
-        "", '<rect x="{}" y="0" width="{}" height="100%" class="{}"/>', shapes
-    )
+    rects = format_html_join("", '<rect x="{}" y="0" width="{}" height="100%" class="{}"/>', shapes)
     return format_html('<svg class="bar" role="img" aria-label="{}">{}</svg>', label, rects)
 
 
@@ -128,12 +128,18 @@ def quota_bar(used: Number | None, nominal: Number | None, ceiling: Number | Non
     Without a ceiling the width is the larger of use and nominal. Unknown use is said in words."""
     if used is None:
         return formats.show_value(None)
-    ends = [Decimal(str(n)) for n in (used, nominal, ceiling) if n is not None and Decimal(str(n)).is_finite()]
+    ends = [
+        Decimal(str(n)) for n in (used, nominal, ceiling) if n is not None and Decimal(str(n)).is_finite()
+    ]
     scale = max([*ends, Decimal(1)])
     line = Decimal(str(nominal)) if nominal is not None else None
     within = min(Decimal(str(used)), line) if line is not None else Decimal(str(used))
     over = Decimal(str(used)) - within
-    mark = "" if line is None else format_html('<rect x="{}" y="0" width="2" height="20" class="mark"/>', share(line, scale))
+    mark = (
+        ""
+        if line is None
+        else format_html('<rect x="{}" y="0" width="2" height="20" class="mark"/>', share(line, scale))
+    )
     label = _("%(used)s used of %(nominal)s nominal, ceiling %(ceiling)s") % {
         "used": formats.number_text(used),
         "nominal": formats.NOT_APPLICABLE if nominal is None else formats.number_text(nominal),
@@ -144,5 +150,10 @@ def quota_bar(used: Number | None, nominal: Number | None, ceiling: Number | Non
         '<rect x="0" y="4" width="100%" height="12" rx="3" class="f-free"/>'
         '<rect x="0" y="4" width="{}" height="12" rx="3" class="f-held"/>'
         '<rect x="{}" y="4" width="{}" height="12" class="f-borrowed"/>{}</svg>',
-        label, label, share(within, scale), share(within, scale), share(over, scale), mark,
+        label,
+        label,
+        share(within, scale),
+        share(within, scale),
+        share(over, scale),
+        mark,
     )

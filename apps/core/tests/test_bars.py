@@ -21,7 +21,10 @@ def test_a_quota_bar_fills_what_is_used_and_marks_nominal(
 ) -> None:
     bar = str(quota_bar(used, nominal, ceiling))
     assert "style=" not in bar
-    held, borrowed = (Decimal(re.search(rf'width="([0-9.]+)%"[^>]*class="{name}"', bar)[1]) for name in ("f-held", "f-borrowed"))  # type: ignore[index]
+    held, borrowed = (
+        Decimal(re.search(rf'width="([0-9.]+)%"[^>]*class="{name}"', bar)[1])
+        for name in ("f-held", "f-borrowed")
+    )  # type: ignore[index]
     assert 0 <= held + borrowed <= Decimal("100.01")
     assert ("mark" in bar) is (nominal is not None)
     if nominal is not None and used <= nominal:
@@ -33,6 +36,13 @@ def test_unknown_use_is_said_in_words() -> None:
 
 
 def test_segments_follow_each_other_and_leave_out_what_is_empty() -> None:
-    bar = str(segments([("a", Decimal(25)), ("b", Decimal(0)), ("c", Decimal(50))], scale=Decimal(100), label="x <y>"))
-    assert re.findall(r'x="([0-9.]+)%" y="0" width="([0-9.]+)%"', bar) == [("0.00", "25.00"), ("25.00", "50.00")]
+    bar = str(
+        segments(
+            [("a", Decimal(25)), ("b", Decimal(0)), ("c", Decimal(50))], scale=Decimal(100), label="x <y>"
+        )
+    )
+    assert re.findall(r'x="([0-9.]+)%" y="0" width="([0-9.]+)%"', bar) == [
+        ("0.00", "25.00"),
+        ("25.00", "50.00"),
+    ]
     assert "x &lt;y&gt;" in bar

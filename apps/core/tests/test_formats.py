@@ -37,14 +37,24 @@ def test_numbers_are_grouped_and_short(value: Decimal, text: str) -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0, "0 s"), (59.9, "59 s"), (60, "1 m"), (3599, "59 m"), (3660, "1 h 01 m"), (90000, "1 d 1 h"), (-5, "0 s")],
+    [
+        (0, "0 s"),
+        (59.9, "59 s"),
+        (60, "1 m"),
+        (3599, "59 m"),
+        (3660, "1 h 01 m"),
+        (90000, "1 d 1 h"),
+        (-5, "0 s"),
+    ],
 )
 def test_durations_show_the_two_largest_units(seconds: float, text: str) -> None:
     assert duration_text(seconds) == text
 
 
 def test_resources_lose_their_domain_but_not_their_meaning() -> None:
-    assert [resource_text(name) for name in ("nvidia.com/gpu", "amd.com/gpu", "huawei.com/Ascend910", "cpu")] == [
+    assert [
+        resource_text(name) for name in ("nvidia.com/gpu", "amd.com/gpu", "huawei.com/Ascend910", "cpu")
+    ] == [
         "GPU",
         "AMD GPU",
         "Ascend910",
@@ -82,7 +92,12 @@ def test_a_time_names_its_zone_and_the_day_unless_it_is_today() -> None:
 
 
 def test_bytes_read_in_binary_units() -> None:
-    assert [bytes_text(size) for size in (0, 1023, 1536, 34359738368)] == ["0 B", "1,023 B", "1.5 KiB", "32 GiB"]
+    assert [bytes_text(size) for size in (0, 1023, 1536, 34359738368)] == [
+        "0 B",
+        "1,023 B",
+        "1.5 KiB",
+        "32 GiB",
+    ]
 
 
 def test_durations_are_translated() -> None:
