@@ -83,19 +83,24 @@ class Fleet:
 
 
 def load_fleet(
-    *, now: datetime, clusters: Iterable[Cluster] | None = None, uids: Sequence[str] | None = None
+    *,
+    now: datetime,
+    clusters: Iterable[Cluster] | None = None,
+    uids: Sequence[str] | None = None,
+    imported: bool = False,
 ) -> Fleet:
-    """`uids`: only these nodes (their rows are the list's rows as long as no reserve is laid on their pools)."""
+    """`uids`: only these nodes (their rows are the list's rows as long as no reserve is laid on their pools).
+    `imported`: the rows come from an imported past, which no pull has read; no cluster is missing."""
     chosen = list(enabled_clusters() if clusters is None else clusters)
     fresh = as_of(now=now, clusters=chosen, sources=[Source.NODES])
-    left_out = {status.cluster.pk for status in fresh.missing}
+    left_out = set() if imported else {status.cluster.pk for status in fresh.missing}
     read = [cluster for cluster in chosen if cluster.pk not in left_out]
     pods = as_of(now=now, clusters=read, sources=[Source.PODS])
     fleet = Fleet(
         now=now,
         clusters={cluster.pk: cluster for cluster in read},
         missing=tuple(cluster for cluster in chosen if cluster.pk in left_out),
-        pods_missing=tuple(status.cluster for status in pods.missing),
+        pods_missing=() if imported else tuple(status.cluster for status in pods.missing),
         as_of=fresh,
         nodes=_nodes(read, now, uids),
     )

@@ -23,9 +23,11 @@ from apps.observations.selectors import as_of, live_nodes
 __all__ = ["capacity_and_nodes", "capacity_report", "node_detail", "node_rows"]
 
 
-def capacity_report(*, now: datetime, clusters: Iterable[Cluster] | None = None) -> CapacityReport:
-    """Every pool of the clusters, their sums, and what needs a look."""
-    return _report(load_fleet(now=now, clusters=clusters))
+def capacity_report(
+    *, now: datetime, clusters: Iterable[Cluster] | None = None, imported: bool = False
+) -> CapacityReport:
+    """Every pool of the clusters, their sums, and what needs a look. `imported`: see load_fleet."""
+    return _report(load_fleet(now=now, clusters=clusters, imported=imported))
 
 
 def node_rows(*, now: datetime, clusters: Iterable[Cluster] | None = None) -> list[NodeRow]:

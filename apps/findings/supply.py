@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from apps.capacity.rows import NodeRow, Note
-from apps.capacity.selectors import capacity_report, node_rows
+from apps.capacity.selectors import capacity_and_nodes
 from apps.findings.rows import Finding, Severity, some_names
 from apps.fleet.models import Cluster
 
@@ -36,8 +36,9 @@ _NOTES: dict[str, Severity] = {
 
 
 def supply_findings(*, now: datetime, clusters: Collection[Cluster]) -> Iterator[Finding]:
-    yield from bucket_findings(node_rows(now=now, clusters=clusters))
-    for note in capacity_report(now=now, clusters=clusters).notes:
+    report, rows = capacity_and_nodes(now=now, clusters=clusters)
+    yield from bucket_findings(rows)
+    for note in report.notes:
         yield note_finding(note)
 
 

@@ -118,8 +118,9 @@ def _compute(*, cluster: Cluster, start: datetime, until: datetime, observed: di
 
 def capacity_snapshot(*, cluster: Cluster, at: datetime) -> int:
     """Store the cluster's pools as of `at` as the state of that UTC hour (the last snapshot of an hour stays).
-    `held` is what bound pods hold. Returns the number of pools; none while the nodes were never read."""
-    report = capacity_report(now=at, clusters=[cluster])
+    `held` is what bound pods hold. Returns the number of pools. The rows are taken as they are, so that an
+    imported past has its hours, too; a cluster without nodes in the tables has no pool and stores nothing."""
+    report = capacity_report(now=at, clusters=[cluster], imported=True)
     rows = [
         CapacityHour(
             cluster=cluster,

@@ -47,7 +47,7 @@ def test_a_snapshot_is_the_capacity_report_of_that_hour() -> None:
     cluster = collected("recorded", [*KUEUE, ("ResourceFlavor", "kueue/resourceflavors.json")], at=AT)
     count = capacity_snapshot(cluster=cluster, at=AT + HOUR / 2)
     again = capacity_snapshot(cluster=cluster, at=AT + HOUR * 0.9)
-    report = capacity_report(now=AT + HOUR / 2, clusters=[cluster])
+    report = capacity_report(now=AT + HOUR / 2, clusters=[cluster], imported=True)
     stored = {
         (row.model, row.sharing_mode): (row.hour, row.physical, row.allocatable, row.held, row.nominal)
         for row in CapacityHour.objects.all()
