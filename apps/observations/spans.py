@@ -126,6 +126,23 @@ def write_spans(*, cluster_id: int, staging: Staging, changed: sql.Identifier) -
     return _write(cluster_id=cluster_id, versions=versions, known=known, name=staging.name)
 
 
+def open_spans(*, cluster_id: int, staging: Staging) -> int:
+    """Spans for workloads that are all new and come once each, as in a first list: nothing to compare with."""
+    columns, joined = _selected(cluster_id, "s")
+    return run(
+        sql.SQL(
+            "INSERT INTO observations_statespan (cluster_id, uid, {attributes}, started_at)"
+            " SELECT {cluster}, s.uid, {columns}, s.at FROM {stage} s {joined} WHERE NOT s.gone ORDER BY s.seq"
+        ).format(
+            attributes=sql.SQL(_ATTRIBUTES),
+            cluster=sql.Literal(cluster_id),
+            columns=columns,
+            stage=staging.table,
+            joined=joined,
+        )
+    )
+
+
 def close_spans(*, cluster_id: int, leaving: sql.Identifier) -> int:
     """End the open spans of the workloads in `leaving` (uid, at)."""
     parts = {"cluster": sql.Literal(cluster_id), "leaving": leaving}

@@ -123,7 +123,9 @@ class Staging:
                 copy.write_row((seq, at, gone, *row))
 
     def analyze(self) -> None:
-        """Let the planner know the size: joins of a large table with a temporary one depend on it."""
+        """Let the planner know the size: joins of a large table with a temporary one depend on it. A small
+        sample is enough, and reading all of a large one is not free."""
+        run(sql.SQL("SET LOCAL default_statistics_target = 5"))
         run(sql.SQL("ANALYZE {} (uid, seq)").format(self.table))
 
     def drop(self) -> None:

@@ -17,7 +17,7 @@ from psycopg import sql
 
 from .facets import facets_of, write_leavings, write_transitions
 from .models import Event, Workload
-from .spans import close_spans, requeue_spans, write_spans
+from .spans import close_spans, open_spans, requeue_spans, write_spans
 from .staging import Staging, Target, names, run, value
 
 
@@ -152,13 +152,17 @@ def _merge(
     changed, leaving = parts["changed"], parts["leaving"]
     assert isinstance(changed, sql.Identifier)  # noqa: S101  narrows the type of a part made above
     staging.analyze()
-    if run(sql.SQL(_CHANGED).format(**parts)):
+    count = run(sql.SQL(_CHANGED).format(**parts))
+    if count:
         run(sql.SQL("ANALYZE {changed}").format(**parts))
-        if facets_of(target):
+        known = value(sql.SQL("SELECT count(old_id) FROM {changed}").format(**parts))
+        if facets_of(target) and (known or record_new):
             written.transitions += write_transitions(
                 cluster_id=cluster_id, staging=staging, changed=changed, record_new=record_new
             )
-        if target.model is Workload:
+        if target.model is Workload and not known and count == staging.count:
+            written.spans += open_spans(cluster_id=cluster_id, staging=staging)
+        elif target.model is Workload:
             written.spans += write_spans(cluster_id=cluster_id, staging=staging, changed=changed)
         written.gone += value(sql.SQL(_NEWLY_GONE).format(**parts))
         written.inserted = run(sql.SQL(_INSERT).format(**parts))

@@ -35,6 +35,7 @@ from worker.clients.errors import BAD_BODY, EXPIRED, NOT_FOUND, ClientError
 from worker.clients.kube import KubeClient
 from worker.parsers.kinds import Bad, Kind, ParseError, decode_list, decode_watch, page_rows, watch_row
 
+from .ahead import one_ahead
 from .plan import Cursor, Plan
 
 FLUSH_ROWS = 500
@@ -207,7 +208,7 @@ class KindPull:
         self.bad = {}
         staging = Staging(target_of(self.kind))
         seen, resource_version = 0, ""
-        for body in client.list_pages(self.kind.path(self.version)):
+        for body in one_ahead(client.list_pages(self.kind.path(self.version))):
             page = decode_list(self.kind, self.version, body)
             rows, bad = page_rows(self.kind, page)
             for item in bad:

@@ -265,7 +265,9 @@ def test_waiting_work_finds_its_queue_in_the_first_pull(api: MiniCluster, pull: 
 
 
 # ------------------------------------------------------------------ quarantine
-BAD_POD: dict[str, Any] = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "lots"}}}]}}
+BAD_POD: dict[str, Any] = {
+    "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "lots"}}}]}
+}
 
 
 def test_object_with_a_bad_quantity_costs_only_itself(api: MiniCluster, pull: Pull, status: Any) -> None:
