@@ -1,11 +1,72 @@
-"""Shared by every test: the environment that settings need, before Django reads it.
+"""Shared by every test: the environment that settings need, before Django reads it, and who runs where.
 
 `./portal test` starts PostgreSQL and Redis and sets DATABASE_URL and REDIS_URL; a plain `pytest` uses whatever
-servers these variables name."""
+servers these variables name. With several pytest processes each has its own database (pytest-django) and its own
+Redis database; the tests of one file stay in one process, and so do all tests that start the whole portal, since
+they are timed.
+
+What a machine lacks is reported as skipped with how to get it; PORTAL_TEST_REQUIRE=browser,prometheus,… makes that
+a failure.
+"""
 
 import os
+import shutil
+from urllib.parse import urlsplit, urlunsplit
+
+import pytest
 
 os.environ.setdefault("PORTAL_SECRET_KEY", "only-for-tests-" + "x" * 40)
 os.environ.setdefault("PORTAL_PROCESS", "test")
 # pytest-playwright keeps an event loop in the main thread, where Django would refuse to query.
 os.environ.setdefault("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
+
+NEEDS = {
+    "browser": (("chromium",), "no Chromium: apt-get install chromium fonts-noto-cjk"),
+    "prometheus": (("prometheus",), "no Prometheus: apt-get install prometheus"),
+}
+CLUSTER_VARIABLE = "PORTAL_TEST_KUBECONFIG"
+LONGEST_FIRST = (
+    "tests/launcher/",
+    "tests/browser/",
+    "tests/pipeline/",
+    "tests/cluster/",
+    "tests/prometheus/",
+)
+
+
+def _own_redis_database() -> None:
+    """Tell the pytest processes apart: gw0 → database 1, gw1 → 2, …"""
+    process = os.environ.get("PYTEST_XDIST_WORKER", "")
+    url = os.environ.get("REDIS_URL", "")
+    if process.startswith("gw") and url.startswith("redis"):
+        number = 1 + int(process.removeprefix("gw"))
+        os.environ["REDIS_URL"] = urlunsplit(urlsplit(url)._replace(path=f"/{number}"))
+
+
+_own_redis_database()
+
+
+def _place(item: pytest.Item) -> int:
+    path = item.nodeid
+    return next((n for n, folder in enumerate(LONGEST_FIRST) if path.startswith(folder)), len(LONGEST_FIRST))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("xdist_group") is None:
+            file = item.nodeid.split("::", 1)[0]
+            item.add_marker(
+                pytest.mark.xdist_group("launcher" if file.startswith(LONGEST_FIRST[0]) else file)
+            )
+    items.sort(key=_place)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    required = os.environ.get("PORTAL_TEST_REQUIRE", "").split(",")
+    for mark, (programs, how) in NEEDS.items():
+        if item.get_closest_marker(mark) and not any(shutil.which(program) for program in programs):
+            (pytest.fail if mark in required else pytest.skip)(how)
+    if item.get_closest_marker("cluster") and not os.environ.get(CLUSTER_VARIABLE):
+        how = f"set {CLUSTER_VARIABLE} to a kubeconfig file to run this against a real API server"
+        (pytest.fail if "cluster" in required else pytest.skip)(how)

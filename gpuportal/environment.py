@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 T = TypeVar("T")
 
@@ -71,6 +73,39 @@ class Environment:
     def words(self, name: str, default: list[str]) -> list[str]:
         return self._parse(name, default, lambda v: [w.strip() for w in v.split(",") if w.strip()], "a list")
 
+    def secret(self, name: str, *, shortest: int) -> str:
+        def parse(value: str) -> str:
+            if len(value) < shortest:
+                raise ValueError
+            return value
+
+        return self._parse(name, "", parse, f"long enough (at least {shortest} characters)")
+
+    def hosts(self, name: str, default: list[str]) -> list[str]:
+        """Host names without scheme or port; a leading dot stands for every name below, `*` for any."""
+        found = self.words(name, default)
+        if any(re.fullmatch(r"\*|\.?[\w-]+(\.[\w-]+)*|\[[0-9A-Fa-f:.]+\]", host) is None for host in found):
+            raise BadSetting(
+                f"{name}: {','.join(found)!r} is not a list of host names such as portal.example.com"
+            )
+        return found
+
+    def origins(self, name: str) -> list[str]:
+        """Scheme and host, as a browser sends them."""
+        found = self.words(name, [])
+        if any(re.fullmatch(r"https?://[^/\s]+", origin) is None for origin in found):
+            raise BadSetting(f"{name}: {','.join(found)!r} is not a list such as https://portal.example.com")
+        return found
+
+    def time_zone(self, name: str, default: str) -> str:
+        def parse(value: str) -> str:
+            try:
+                return str(ZoneInfo(value))
+            except (ZoneInfoNotFoundError, OSError) as error:
+                raise ValueError from error
+
+        return self._parse(name, default, parse, "a time zone such as Asia/Shanghai")
+
     def choice(self, name: str, default: str, options: set[str]) -> str:
         def parse(value: str) -> str:
             if value not in options:
@@ -81,7 +116,8 @@ class Environment:
 
     def url(self, name: str, default: str, schemes: set[str]) -> str:
         def parse(value: str) -> str:
-            if urlsplit(value).scheme not in schemes:
+            parts = urlsplit(value)
+            if parts.scheme not in schemes or (parts.port is not None and parts.port == 0):
                 raise ValueError
             return value
 

@@ -17,16 +17,16 @@ env = Environment()
 
 try:
     DEBUG = env.flag("PORTAL_DEBUG", False)
-    SECRET_KEY = env.text("PORTAL_SECRET_KEY")
-    ALLOWED_HOSTS = env.words("PORTAL_ALLOWED_HOSTS", ["127.0.0.1", "localhost", "[::1]"])
-    CSRF_TRUSTED_ORIGINS = env.words("PORTAL_TRUSTED_ORIGINS", [])
+    SECRET_KEY = env.secret("PORTAL_SECRET_KEY", shortest=32)
+    ALLOWED_HOSTS = env.hosts("PORTAL_ALLOWED_HOSTS", ["127.0.0.1", "localhost", "[::1]"])
+    CSRF_TRUSTED_ORIGINS = env.origins("PORTAL_TRUSTED_ORIGINS")
     BEHIND_TLS = env.flag("PORTAL_BEHIND_TLS", False)
     PROCESS_NAME = env.choice(
         "PORTAL_PROCESS", "manage", {"web", "worker", "beat", "manage", "test", "bench"}
     )
     DATABASE_URL = env.url("DATABASE_URL", "", {"postgres", "postgresql"})
-    REDIS_URL = env.url("REDIS_URL", "redis://127.0.0.1:6379/0", {"redis", "rediss", "unix"})
-    TIME_ZONE = env.text("PORTAL_TIME_ZONE", "UTC")
+    REDIS_URL = env.url("REDIS_URL", "redis://127.0.0.1:6379/0", {"redis", "rediss"})
+    TIME_ZONE = env.time_zone("PORTAL_TIME_ZONE", "UTC")
     LANGUAGE_CODE = env.choice("PORTAL_LANGUAGE", "en", {"en", "zh-hans"})
     # Seconds between two pulls of one source; each pull must fit inside it.
     COLLECT_INTERVAL_SECONDS = env.integer("PORTAL_COLLECT_INTERVAL", 30, low=5, high=3600)

@@ -22,8 +22,8 @@ SYSTEM_DATA = Path("/var/lib/gpu-portal")
 
 
 def others_may_enter(path: Path) -> bool:
-    """Whether every folder above `path` lets any user pass."""
-    return all(parent.stat().st_mode & stat.S_IXOTH for parent in path.resolve().parents)
+    """Whether every folder above `path` lets any user pass; those that do not exist yet will be ours to make."""
+    return all(p.stat().st_mode & stat.S_IXOTH for p in path.resolve().parents if p.exists())
 
 
 def path_key(path: Path) -> str:

@@ -46,7 +46,7 @@ def checks(root: Path) -> dict[str, list[str]]:
         "style": [python, "-m", "ruff", "check", "."],
         "format": [python, "-m", "ruff", "format", "--check", "."],
         "layers": [str(bin_folder / "lint-imports"), "--no-cache"],
-        "templates": [python, "-m", "djade", "--target-version", "5.2", "--check", *templates],
+        "templates": [str(bin_folder / "djade"), "--target-version", "5.2", "--check", *templates],
         "settings": [python, "manage.py", "check", "--fail-level", "WARNING"],
         "migrations": [python, "manage.py", "makemigrations", "--check", "--dry-run"],
         "vendored": [python, "-m", "gpuportal.launcher.vendored"],

@@ -70,7 +70,7 @@ def plan(folders: Folders, database_name: str, *, durable: bool = True) -> Serve
     env = Environment()
     try:
         database_url = env.url("DATABASE_URL", "", {"postgres", "postgresql"})
-        redis_url = env.url("REDIS_URL", "", {"redis", "rediss", "unix"})
+        redis_url = env.url("REDIS_URL", "", {"redis", "rediss"})
     except BadSetting as error:
         raise LaunchError(str(error)) from error
     if database_url:

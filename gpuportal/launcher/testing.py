@@ -7,6 +7,7 @@ touched; both servers and their data are gone afterwards. DATABASE_URL and REDIS
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -55,7 +56,7 @@ def _run_pytest(root: Path, arguments: list[str], environment: dict[str, str]) -
 
 def default_arguments(arguments: list[str]) -> list[str]:
     """Two processes, unless a number was asked for or only a file or a single test is wanted."""
-    if any(a == "-n" or a.startswith(("-n=", "--numprocesses", "--dist", "--pdb", "-s")) for a in arguments):
+    if any(re.match(r"-n\d*$|--numprocesses|--dist|--pdb|-s$", argument) for argument in arguments):
         return []
     chosen = [a for a in arguments if ".py" in a]
     return [] if len(chosen) == 1 and chosen == arguments[-1:] else list(PARALLEL)
