@@ -7,7 +7,7 @@ promise is read only where it is asked for. Clusters whose nodes were never read
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -19,7 +19,7 @@ from django.db.models import Q, QuerySet
 from apps.capacity.health import NodeHealth, Verdict, keeps_work_away, node_verdict, tolerates
 from apps.capacity.waterfall import Fall, fall, reserve
 from apps.core.gpu import short_model
-from apps.fleet.inventory import Group, node_inventory
+from apps.fleet.inventory import Group, node_inventory, shape
 from apps.fleet.models import Cluster, Reserve
 from apps.fleet.registry import classify_resource
 from apps.fleet.selectors import enabled_clusters
@@ -135,16 +135,36 @@ def _nodes(clusters: Sequence[Cluster], now: datetime, uids: Sequence[str] | Non
         flavors[cluster_id].append((name, spec))
     held = held_on_nodes(cluster_ids=list(by_id), names=None if uids is None else [row[2] for row in rows])
     last = _last_offered([row for row in rows if not _offers(row[5])], now)
+    shapes = _Shapes()
     return [
         _node(
             by_id[row[0]],
             row,
-            held.get((row[0], row[2]), {}),
-            last.get((row[0], row[1])),
-            flavors.get(row[0], ()),
+            held=held.get((row[0], row[2]), {}),
+            last_known=last.get((row[0], row[1])),
+            flavors=flavors.get(row[0], ()),
+            shapes=shapes,
         )
         for row in rows
     ]
+
+
+class _Shapes:
+    """Inventories and waterfalls of one load, made once per shape of node: thousands of nodes are few shapes."""
+
+    def __init__(self) -> None:
+        self._groups: dict[Hashable, tuple[list[Group], list[str]]] = {}
+        self._falls: dict[tuple[Hashable, Verdict], list[Fall]] = {}
+
+    def groups(self, key: Hashable, facts: Mapping[str, Any]) -> tuple[list[Group], list[str]]:
+        if key not in self._groups:
+            self._groups[key] = node_inventory(**facts)
+        return self._groups[key]
+
+    def falls(self, key: Hashable, groups: list[Group], verdict: Verdict) -> list[Fall]:
+        if (key, verdict) not in self._falls:
+            self._falls[key, verdict] = [fall(group, verdict) for group in groups]
+        return list(self._falls[key, verdict])
 
 
 def _offers(capacity: Mapping[str, str]) -> bool:
@@ -187,9 +207,11 @@ def _last_offered(rows: Sequence[Sequence[Any]], now: datetime) -> dict[tuple[in
 def _node(
     cluster: Cluster,
     row: Sequence[Any],
+    *,
     held: Mapping[str, Decimal],
     last_known: Mapping[str, str] | None,
     flavors: Iterable[Flavor],
+    shapes: _Shapes,
 ) -> NodeState:
     (
         _,
@@ -205,24 +227,25 @@ def _node(
         deleting,
         seen,
     ) = row
-    groups, codes = node_inventory(
-        labels=labels,
-        annotations=annotations,
-        capacity=capacity,
-        allocatable=allocatable,
-        last_known=last_known,
-    )
+    facts = {
+        "labels": labels,
+        "annotations": annotations,
+        "capacity": capacity,
+        "allocatable": allocatable,
+        "last_known": last_known,
+    }
+    key = shape(**facts)
+    groups, codes = shapes.groups(key, facts)
     health = NodeHealth(labels, tuple(taints), conditions, cordoned, deleting is not None)
     carried = [(flavor, spec) for flavor, spec in flavors if groups and carries(labels, spec)]
-    accepted = [toleration for _flavor, spec in carried for toleration in _accepts(spec)]
-    verdict = node_verdict(health, tolerated=accepted)
+    verdict = node_verdict(health, tolerated=[item for _name, spec in carried for item in _accepts(spec)])
     return NodeState(
         cluster=cluster,
         uid=uid,
         name=name,
         health=health,
         verdict=verdict,
-        falls=[fall(group, verdict) for group in groups],
+        falls=shapes.falls(key, groups, verdict),
         codes=codes,
         held=held,
         flavors=tuple(sorted(flavor for flavor, spec in carried if _reaches(spec, health))),

@@ -36,6 +36,9 @@ class Bucket(StrEnum):
     PLUGIN_DOWN = "plugin_down"
 
 
+BUCKETS = tuple(Bucket)
+
+
 class ConditionRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     type: str
     bad: Literal["True", "False", "Unknown"]
@@ -128,16 +131,22 @@ def node_verdict(node: NodeHealth, *, tolerated: Iterable[Toleration] = ()) -> V
     for taint in taints:
         if taint.get("key") in table.not_ready_taints:
             return Verdict(Bucket.NODE_NOT_READY, taint_text(taint))
-    conditions = {
-        rule.bucket: _said(rule.type, node.conditions[rule.type])
-        for rule in reversed(table.conditions)
-        if rule.bucket and node.conditions.get(rule.type, {}).get("status") == rule.bad
-    }
+    conditions = _bad_conditions(node)
     if text := conditions.get("device_unhealthy"):
         return Verdict(Bucket.DEVICE_UNHEALTHY, text)
     if text := conditions.get("maintenance") or _maintenance(node.labels):
         return Verdict(Bucket.MAINTENANCE, text)
     return _taken_out(node, taints, tuple(tolerated), ready is None)
+
+
+def _bad_conditions(node: NodeHealth) -> dict[str, str]:
+    """Bucket → evidence of bad conditions that speak of the whole node; the table's first rule wins."""
+    found: dict[str, str] = {}
+    for rule in health_table().conditions:
+        condition = node.conditions.get(rule.type)
+        if rule.bucket and condition is not None and condition.get("status") == rule.bad:
+            found.setdefault(rule.bucket, _said(rule.type, condition))
+    return found
 
 
 def _taken_out(
@@ -176,7 +185,9 @@ def _said(type_: str, condition: Mapping[str, Any]) -> str:
 def warnings(node: NodeHealth) -> list[str]:
     """Bad conditions that do not say how many cards they concern: shown, not subtracted."""
     return [
-        _said(rule.type, node.conditions[rule.type])
+        _said(rule.type, condition)
         for rule in health_table().conditions
-        if not rule.bucket and node.conditions.get(rule.type, {}).get("status") == rule.bad
+        if not rule.bucket
+        and (condition := node.conditions.get(rule.type)) is not None
+        and condition.get("status") == rule.bad
     ]

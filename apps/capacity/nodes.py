@@ -9,7 +9,7 @@ from decimal import Decimal
 from django.utils.translation import gettext as _
 
 from apps.capacity.facts import NodeState, load_node
-from apps.capacity.health import Bucket, warnings
+from apps.capacity.health import warnings
 from apps.capacity.labels import bucket_label, code_text
 from apps.capacity.pools import Measure, card_buckets, unit_rows, unit_sums
 from apps.capacity.rows import BucketReason, NodeDetail, NodePod, NodeRow
@@ -47,11 +47,8 @@ def node_row(node: NodeState, index: int) -> NodeRow:
         free=measure.sum((key, found.free) for key, found in sums.items()),
         units=unit_rows(sums, unit_of(group.mode), {}),
         reasons=tuple(
-            BucketReason(
-                str(bucket), bucket_label(bucket), item.buckets[bucket], item.evidence.get(bucket, "")
-            )
-            for bucket in Bucket
-            if item.buckets.get(bucket)
+            BucketReason(str(bucket), bucket_label(bucket), cards, item.evidence.get(bucket, ""))
+            for bucket, cards in item.buckets.items()
         ),
         flavors=node.flavors,
         estimated=group.estimated,

@@ -13,7 +13,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 from apps.capacity.facts import Fleet, NodeState
-from apps.capacity.health import Bucket
+from apps.capacity.health import BUCKETS, Bucket
 from apps.capacity.promised import Promise, Promises, UnitKey
 from apps.capacity.rows import PoolRow, Totals, UnitRow
 from apps.capacity.waterfall import Fall, UnitFall
@@ -110,13 +110,13 @@ def card_buckets(falls: Iterable[Fall]) -> dict[str, int]:
     counts: Counter[Bucket] = Counter()
     for item in falls:
         counts.update(item.buckets)
-    return {str(bucket): counts[bucket] for bucket in Bucket if counts[bucket]}
+    return {str(bucket): counts[bucket] for bucket in BUCKETS if counts[bucket]}
 
 
 def unit_buckets(sums: dict[UnitKey, UnitSum], measure: Measure) -> dict[str, Decimal]:
     found = {
         str(bucket): measure.sum((key, item.buckets.get(bucket, ZERO)) for key, item in sums.items())
-        for bucket in Bucket
+        for bucket in BUCKETS
     }
     return {bucket: amount for bucket, amount in found.items() if amount}
 

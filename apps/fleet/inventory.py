@@ -17,10 +17,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
+from functools import lru_cache
 
 from apps.core.gpu import Product, SharingMode, mig_weight, split_product
 from apps.core.quantity import QuantityError, parse_quantity
@@ -115,7 +116,12 @@ class _Facts:
             return None
 
     def lost_unit(
-        self, resource: str, profile: str, known: int | Decimal, equivalents: Fraction, memory: int | None = None
+        self,
+        resource: str,
+        profile: str,
+        known: int | Decimal,
+        equivalents: Fraction,
+        memory: int | None = None,
     ) -> Unit:
         """What a plugin that offers nothing was known to offer."""
         return Unit(resource, profile, Decimal(known), ZERO, equivalents, memory)
@@ -143,10 +149,45 @@ def node_inventory(
     codes = [
         "present_without_devices"
         for vendor in registry().vendors.values()
-        if first_label(labels, vendor.labels.present) == "true"
+        if vendor.labels.present
+        and first_label(labels, vendor.labels.present) == "true"
         and not any(g.vendor == vendor.vendor for g in groups)
     ]
     return groups, codes
+
+
+@lru_cache(maxsize=1)
+def _label_keys() -> frozenset[str]:
+    """Every label that an inventory can depend on, besides the dynamic ones of MIG profiles."""
+    keys: set[str] = set()
+    for vendor in registry().vendors.values():
+        found = vendor.labels
+        for names in (found.model, found.count, found.memory, found.replicas, found.sharing):
+            keys.update(names)
+        keys.update(found.partitioning)
+        keys.update(found.present)
+    return frozenset(keys)
+
+
+def shape(
+    *,
+    labels: Mapping[str, str],
+    annotations: Mapping[str, str],
+    capacity: Mapping[str, str],
+    allocatable: Mapping[str, str],
+    last_known: Mapping[str, str] | None = None,
+) -> Hashable:
+    """Equal for nodes whose inventory is equal: a fleet has thousands of nodes and few shapes."""
+    keys = labels.keys() & _label_keys()
+    if any("mig-" in resource for resource in capacity):
+        keys |= {key for key in labels if key.startswith("nvidia.com/mig-")}
+    return (
+        frozenset((key, labels[key]) for key in keys),
+        frozenset(annotations.items()),
+        frozenset(item for item in capacity.items() if "/" in item[0]),
+        frozenset(item for item in allocatable.items() if "/" in item[0]),
+        frozenset((last_known or {}).items()),
+    )
 
 
 def _by_vendor(
@@ -172,7 +213,7 @@ def _by_vendor(
         facts.allocatable[resource] = parse_quantity(allocatable.get(resource, "0"))
         facts.last_known += parse_quantity(last_known.get(resource, "0"))
     for name, vendor in registry().vendors.items():  # labels outlive a plugin whose resource is gone
-        if name not in found and first_label(labels, vendor.labels.count):
+        if vendor.labels.count and name not in found and first_label(labels, vendor.labels.count):
             facts_of(name)
     return found
 

@@ -187,8 +187,12 @@ class KueueCluster:
     def forest(self, team_ids: Collection[int] | None) -> list[QueueNode]:
         """Root cohorts and lone queues. With `team_ids` only visible queues and the cohorts above them."""
         visible = set(self.queues(team_ids))
+        roots = self.tree.roots
+        if team_ids is not None:  # the other trees are not even computed
+            above = {self.tree.root_of("ClusterQueue", name) for name in visible}
+            roots = tuple(root for root in roots if root in above)
         nodes = []
-        for root in self.tree.roots:
+        for root in roots:
             if node := self._build(root, visible, everything=team_ids is None)[0]:
                 nodes.append(node)
         return nodes
