@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal as D
+from typing import Any
 
 import pytest
 from django.db import connection
@@ -15,6 +16,7 @@ from django.utils import translation
 
 from apps.accounts.models import Team
 from apps.capacity.filters import NodeForm
+from apps.capacity.rows import CapacityReport, PoolRow
 from apps.capacity.selectors import capacity_and_nodes, capacity_report, node_detail, node_rows
 from apps.fleet.models import Cluster, Reserve, TeamBinding
 from apps.observations.models import Node, Outcome, Presence, Source, SourceState, Transition
@@ -37,26 +39,26 @@ H100, A100, L4 = "NVIDIA-H100-80GB-HBM3", "NVIDIA-A100-SXM4-80GB", "NVIDIA-L4"
 pytestmark = pytest.mark.django_db
 
 
-def read_source(cluster, source, *, at=AT):
+def read_source(cluster: Cluster, source: Source) -> None:
     SourceState.objects.create(
         cluster=cluster,
         source=source,
         presence=Presence.INSTALLED,
-        last_run_at=at,
-        last_ok_at=at,
+        last_run_at=AT,
+        last_ok_at=AT,
         last_outcome=Outcome.OK,
     )
 
 
 @pytest.fixture
-def cluster():
+def cluster() -> Cluster:
     found = collected("prod", FILES, at=AT)
     for source in (Source.NODES, Source.PODS, Source.KUEUE):
         read_source(found, source)
     return found
 
 
-def pools(report):
+def pools(report: CapacityReport) -> dict[tuple[str, str], PoolRow]:
     return {(pool.model, pool.sharing_mode): pool for pool in report.pools}
 
 
@@ -82,7 +84,7 @@ EXPECTED = {
 }  # fmt: skip
 
 
-def seen(pool):
+def seen(pool: PoolRow) -> tuple[Any, ...]:
     numbers = (
         pool.physical_units, pool.allocatable, pool.held_bound, pool.held_reserved, pool.free, pool.nominal, pool.ceiling,
     )  # fmt: skip
@@ -90,13 +92,13 @@ def seen(pool):
     return (pool.physical_devices, dict(pool.buckets), pool.allocatable_devices, pool.unit, *texts)
 
 
-def test_every_pool_by_hand(cluster):
+def test_every_pool_by_hand(cluster: Cluster) -> None:
     report = capacity_report(now=AT)
     assert {key: seen(pool) for key, pool in pools(report).items()} == EXPECTED
     assert pools(report)[H100, "exclusive"].allocation_ratio == D("1.581")  # 68 / 43
 
 
-def test_cards_and_units_of_every_pool_add_up(cluster):
+def test_cards_and_units_of_every_pool_add_up(cluster: Cluster) -> None:
     report = capacity_report(now=AT)
     for pool in report.pools:
         assert sum(pool.buckets.values()) + pool.allocatable_devices == pool.physical_devices
@@ -105,7 +107,7 @@ def test_cards_and_units_of_every_pool_add_up(cluster):
             assert sum(unit.physical for unit in pool.units) == pool.physical_units
 
 
-def test_mig_units_keep_their_kinds_apart(cluster):
+def test_mig_units_keep_their_kinds_apart(cluster: Cluster) -> None:
     units = {
         (unit.resource, unit.profile): (unit.physical, unit.held_bound, unit.held_reserved, unit.nominal)
         for unit in pools(capacity_report(now=AT))[H100, "mig"].units
@@ -118,7 +120,7 @@ def test_mig_units_keep_their_kinds_apart(cluster):
     }
 
 
-def test_totals_by_hand(cluster):
+def test_totals_by_hand(cluster: Cluster) -> None:
     # Whole GPUs. Usable: whole cards 43 + 16 + 4 + 4 × 8 = 95, MIG 132/7, L4 32/4, L40S 40/10.
     # Held: 26 + 12 + 1 + 8 + 4 + 8 = 59, 54/7, 13/4, 5/10. Free: 17 + 4 + 3 + 8 + 4 = 36, 78/7, 19/4, 35/10.
     # Reserved: 26 + 22 + 8 = 56, 52/7, 12/4. Nominal: 68 + 56 + 8 = 132, 58/7, 16/4. Ceilings: 152, 58/7, 16/4.
@@ -130,7 +132,7 @@ def test_totals_by_hand(cluster):
     assert (found.pools, found.nodes) == (11, 21)
 
 
-def test_what_needs_a_look(cluster):
+def test_what_needs_a_look(cluster: Cluster) -> None:
     with translation.override("en"):
         found = {note.code: note for note in capacity_report(now=AT).notes if note.code != "over_committed"}
         over = [note.text for note in capacity_report(now=AT).notes if note.code == "over_committed"]
@@ -148,12 +150,12 @@ def test_what_needs_a_look(cluster):
     assert found["present_without_devices"].objects == ("dra-01",)
 
 
-def test_a_node_that_only_the_spot_flavor_reaches(cluster):
+def test_a_node_that_only_the_spot_flavor_reaches(cluster: Cluster) -> None:
     row = next(row for row in node_rows(now=AT) if row.node == "h100-04")
     assert (row.flavors, row.buckets, row.allocatable) == (("h100-spot",), {}, D(8))
 
 
-def test_node_rows_say_why(cluster):
+def test_node_rows_say_why(cluster: Cluster) -> None:
     rows = {(row.node, row.sharing_mode): row for row in node_rows(now=AT)}
     assert len(rows) == 22  # h100-06 has two groups
     cordoned, lost, sick = (rows[name, "exclusive"] for name in ("a100-03", "a100-04", "h100-08"))
@@ -170,7 +172,7 @@ def test_node_rows_say_why(cluster):
     assert rows["h100-05", "mig"].estimated
 
 
-def test_report_and_node_rows_agree(cluster):
+def test_report_and_node_rows_agree(cluster: Cluster) -> None:
     report, rows = capacity_and_nodes(now=AT)
     for pool in report.pools:
         members = [row for row in rows if (row.model, row.sharing_mode) == (pool.model, pool.sharing_mode)]
@@ -182,8 +184,8 @@ def test_report_and_node_rows_agree(cluster):
             assert sum(row.free for row in members) == pool.free
 
 
-def test_filter_narrows_the_list_as_the_page_and_rest_do(cluster):
-    def names(**data):
+def test_filter_narrows_the_list_as_the_page_and_rest_do(cluster: Cluster) -> None:
+    def names(**data: str) -> list[str]:
         form = NodeForm(data, now=AT)
         assert form.is_valid(), form.errors
         return [row.node for row in form.narrowed(node_rows(now=AT))]
@@ -194,7 +196,7 @@ def test_filter_narrows_the_list_as_the_page_and_rest_do(cluster):
     assert names(sharing_mode="mig") == ["h100-05", "h100-06", "h100-07"]
 
 
-def test_node_page_lists_its_pods_with_their_team(cluster):
+def test_node_page_lists_its_pods_with_their_team(cluster: Cluster) -> None:
     team = Team.objects.create(slug="a", name="a")
     TeamBinding.objects.create(
         team=team,
@@ -215,7 +217,7 @@ def test_node_page_lists_its_pods_with_their_team(cluster):
     assert node_detail(now=AT, name="no-such-node") is None
 
 
-def test_a_reserve_is_taken_from_usable_cards_and_ends(cluster):
+def test_a_reserve_is_taken_from_usable_cards_and_ends(cluster: Cluster) -> None:
     Reserve.objects.create(
         cluster=cluster,
         model="H100 80GB",
@@ -228,12 +230,14 @@ def test_a_reserve_is_taken_from_usable_cards_and_ends(cluster):
     assert (pool.buckets, pool.allocatable) == ({"device_unhealthy": 1, "platform_reserve": 3}, D(40))
     rows = [row for row in node_rows(now=AT) if row.buckets.get("platform_reserve")]
     assert [(row.node, row.reasons[0].text) for row in rows] == [("h100-01", "spares")]
-    assert node_detail(now=AT, name="h100-01", cluster=cluster).rows[0].buckets == {"platform_reserve": 3}
+    page = node_detail(now=AT, name="h100-01", cluster=cluster)
+    assert page is not None
+    assert page.rows[0].buckets == {"platform_reserve": 3}
     after = pools(capacity_report(now=AT + timedelta(days=1)))[H100, "exclusive"]
     assert (after.buckets, after.allocatable) == ({"device_unhealthy": 1}, D(43))
 
 
-def test_a_cluster_that_was_never_read_is_named_not_counted(cluster):
+def test_a_cluster_that_was_never_read_is_named_not_counted(cluster: Cluster) -> None:
     other = Cluster.objects.create(slug="new", name="new", kubeconfig_path="/nowhere")
     report = capacity_report(now=AT)
     assert report.missing == (other,)
@@ -241,20 +245,20 @@ def test_a_cluster_that_was_never_read_is_named_not_counted(cluster):
     assert report.totals.physical_devices == 148
 
 
-def test_a_cluster_whose_last_pull_failed_keeps_its_last_numbers(cluster):
+def test_a_cluster_whose_last_pull_failed_keeps_its_last_numbers(cluster: Cluster) -> None:
     SourceState.objects.filter(cluster=cluster, source=Source.NODES).update(last_outcome=Outcome.FAILED)
     report = capacity_report(now=AT)
     assert (report.missing, report.totals.physical_devices) == ((), 148)
     assert report.as_of.state == "partial"
 
 
-def test_unread_pods_are_said(cluster):
+def test_unread_pods_are_said(cluster: Cluster) -> None:
     SourceState.objects.filter(cluster=cluster, source=Source.PODS).delete()
     codes = [note.code for note in capacity_report(now=AT).notes]
     assert codes[0] == "pods_missing"
 
 
-def test_plugin_down_keeps_the_cards_from_our_own_history(cluster):
+def test_plugin_down_keeps_the_cards_from_our_own_history(cluster: Cluster) -> None:
     node = Node.objects.get(cluster=cluster, name="nolabel-01")
     Node.objects.filter(pk=node.pk).update(
         capacity={"cpu": "192", GPU: "0"}, allocatable={"cpu": "192", GPU: "0"}
@@ -271,7 +275,9 @@ def test_plugin_down_keeps_the_cards_from_our_own_history(cluster):
     assert (pool.physical_devices, pool.buckets, pool.allocatable) == (8, {"plugin_down": 8}, D(0))
 
 
-def test_queries_do_not_grow_with_nodes_or_clusters(cluster, django_assert_max_num_queries):
+def test_queries_do_not_grow_with_nodes_or_clusters(
+    cluster: Cluster, django_assert_max_num_queries: Any
+) -> None:
     other = collected("second", FILES, at=AT)
     read_source(other, Source.NODES)
     with django_assert_max_num_queries(26):

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal as D
+from typing import Any
 
 import pytest
 from django.utils import translation
 
 from apps.accounts.models import Team
-from apps.fleet.models import TeamBinding
+from apps.fleet.models import Cluster, TeamBinding
 from apps.observations.models import ClusterObject, Workload
+from apps.quotas.rows import QuotaRow, TeamSummary
 from apps.quotas.selectors import queue_forest, quota_rows, team_summaries
 
 from .recorded import collected
@@ -43,21 +45,21 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def kueue():
+def kueue() -> Cluster:
     return collected("kueue", KUEUE, at=AT)
 
 
 @pytest.fixture
-def volcano():
+def volcano() -> Cluster:
     return collected("volcano", VOLCANO, at=AT)
 
 
-def accelerators(**scope):
-    rows = [row for row in quota_rows(now=AT, **scope) if row.accelerator]
+def accelerators() -> dict[tuple[str, str, str], QuotaRow]:
+    rows = [row for row in quota_rows(now=AT) if row.accelerator]
     return {(row.queue, row.flavor, row.resource): row for row in rows}
 
 
-def said(row):
+def said(row: QuotaRow) -> tuple[int | None, ...]:
     """(nominal, reserved, admitted, borrowed, lent, available, ceiling, over)"""
     numbers = (
         row.nominal,
@@ -93,18 +95,18 @@ EXPECTED = {
 }
 
 
-def test_every_accelerator_row_by_hand(kueue):
+def test_every_accelerator_row_by_hand(kueue: Cluster) -> None:
     rows = accelerators()
     assert {key: said(row) for key, row in rows.items()} == EXPECTED
 
 
-def test_our_count_agrees_with_every_queue_status(kueue):
+def test_our_count_agrees_with_every_queue_status(kueue: Cluster) -> None:
     rows = quota_rows(now=AT)
     assert [row.queue for row in rows if row.mismatch] == []
     assert all(row.status_reserved is not None for row in rows)
 
 
-def test_cpu_and_memory_are_kept_after_the_accelerators(kueue):
+def test_cpu_and_memory_are_kept_after_the_accelerators(kueue: Cluster) -> None:
     rows = [row for row in quota_rows(now=AT) if row.queue == "team-a-cq"]
     assert [(row.resource, row.flavor) for row in rows] == [
         (GPU, "h100"), (GPU, "a100"),
@@ -115,7 +117,7 @@ def test_cpu_and_memory_are_kept_after_the_accelerators(kueue):
     assert (memory.nominal, memory.reserved) == (D(4 * 2**40), D(64 * 2**30))
 
 
-def test_units_follow_the_nodes_that_a_flavor_reaches(kueue):
+def test_units_follow_the_nodes_that_a_flavor_reaches(kueue: Cluster) -> None:
     found = {key[1]: (row.unit, row.model_label) for key, row in accelerators().items()}
     assert found == {
         "mi300x": ("card", "MI300X"),
@@ -149,14 +151,14 @@ WAITING = {
 }
 
 
-def test_waiting_work_counts_once_on_the_first_flavor(kueue):
+def test_waiting_work_counts_once_on_the_first_flavor(kueue: Cluster) -> None:
     rows = [row for row in accelerators().values() if row.waiting]
     assert {row.queue: (row.flavor, int(row.pending), row.waiting) for row in rows} == WAITING
     second = accelerators()["team-a-cq", "a100", GPU]
     assert (second.pending, second.waiting, second.pending_on) == (D(0), 0, "h100")
 
 
-def test_stopped_and_broken_queues_say_why(kueue):
+def test_stopped_and_broken_queues_say_why(kueue: Cluster) -> None:
     rows = accelerators()
     inactive = {key[0]: (row.stopped, row.reason) for key, row in rows.items() if not row.active}
     assert inactive == {
@@ -170,7 +172,7 @@ def test_stopped_and_broken_queues_say_why(kueue):
     assert broken.notes == ("There is no ResourceFlavor of this name.",)
 
 
-def test_the_row_in_words(kueue):
+def test_the_row_in_words(kueue: Cluster) -> None:
     with translation.override("en"):
         rows = {key: row.sentence for key, row in accelerators().items()}
     assert rows["team-a-cq", "h100", GPU] == (
@@ -184,7 +186,7 @@ def test_the_row_in_words(kueue):
     assert rows["drain-cq", "a100", GPU].endswith("The queue is stopped: it admits nothing new.")
 
 
-def test_forest_has_the_cohorts_with_plain_sums(kueue):
+def test_forest_has_the_cohorts_with_plain_sums(kueue: Cluster) -> None:
     roots = {node.name: node for node in queue_forest(now=AT)}
     assert set(roots) == {
         "org", "amd-cq", "broken-cq", "checked-cq", "checked-dead-cq", "drain-cq", "hold-cq", "infer-cq", "mig-cq", "tas-cq",
@@ -201,7 +203,7 @@ def test_forest_has_the_cohorts_with_plain_sums(kueue):
 
 
 @pytest.fixture
-def teams(kueue):
+def teams(kueue: Cluster) -> dict[str, Team]:
     found = {slug: Team.objects.create(slug=slug, name=slug) for slug in ("a", "b", "lab", "idle")}
     bindings = [
         ("a", Kind.NAMESPACE, "", "team-a"),
@@ -220,8 +222,8 @@ def teams(kueue):
     return found
 
 
-def test_a_team_sees_the_queues_that_it_owns_or_that_its_local_queues_lead_to(teams):
-    def queues(slug):
+def test_a_team_sees_the_queues_that_it_owns_or_that_its_local_queues_lead_to(teams: dict[str, Team]) -> None:
+    def queues(slug: str) -> list[str]:
         return sorted({row.queue for row in quota_rows(now=AT, team_ids=[teams[slug].pk])})
 
     assert queues("a") == [
@@ -232,7 +234,7 @@ def test_a_team_sees_the_queues_that_it_owns_or_that_its_local_queues_lead_to(te
     assert queues("idle") == []
 
 
-def test_a_team_sees_its_cohorts_but_no_other_queue(teams):
+def test_a_team_sees_its_cohorts_but_no_other_queue(teams: dict[str, Team]) -> None:
     (org,) = queue_forest(now=AT, team_ids=[teams["b"].pk])
     (research,) = org.children
     assert [node.name for node in research.children] == ["team-b-cq"]
@@ -240,7 +242,7 @@ def test_a_team_sees_its_cohorts_but_no_other_queue(teams):
     assert h100.reserved == D(20)
 
 
-def lines(summary):
+def lines(summary: TeamSummary) -> dict[str, tuple[int | None, ...]]:
     return {
         line.unit_label: tuple(
             None if number is None else int(number)
@@ -257,7 +259,7 @@ def lines(summary):
     }
 
 
-def test_team_lines_per_unit_kind(teams):
+def test_team_lines_per_unit_kind(teams: dict[str, Team]) -> None:
     with translation.override("en"):
         found = {summary.team_id: summary for summary in team_summaries(now=AT)}
     assert set(found) == {teams[slug].pk for slug in ("a", "b", "lab")}
@@ -277,7 +279,7 @@ def test_team_lines_per_unit_kind(teams):
     assert lines(found[teams["a"].pk])["cards"][0] == 40
 
 
-def test_flavor_taken_off_the_spec_while_work_holds_it(kueue):
+def test_flavor_taken_off_the_spec_while_work_holds_it(kueue: Cluster) -> None:
     queue = ClusterObject.objects.get(kind="ClusterQueue", name="team-a-cq")
     queue.spec["resource_groups"][0]["flavors"] = [
         flavor for flavor in queue.spec["resource_groups"][0]["flavors"] if flavor["name"] != "a100"
@@ -289,7 +291,7 @@ def test_flavor_taken_off_the_spec_while_work_holds_it(kueue):
         assert row.sentence.startswith("Still holds 19 A100 80GB in a flavor that the queue no longer lists.")
 
 
-def test_quota_lowered_below_use_is_over_and_never_hidden(kueue):
+def test_quota_lowered_below_use_is_over_and_never_hidden(kueue: Cluster) -> None:
     queue = ClusterObject.objects.get(kind="ClusterQueue", name="infer-cq")
     queue.spec["resource_groups"][0]["flavors"][0]["resources"][2]["nominal"] = "10"
     queue.save()
@@ -298,8 +300,8 @@ def test_quota_lowered_below_use_is_over_and_never_hidden(kueue):
     assert "It is over its ceiling by 2" in row.sentence
 
 
-def test_status_that_disagrees_is_noted_and_our_count_shown(kueue):
-    work = Workload.objects.filter(cluster_queue="infer-cq").exclude(usage=[]).first()
+def test_status_that_disagrees_is_noted_and_our_count_shown(kueue: Cluster) -> None:
+    work = Workload.objects.filter(cluster_queue="infer-cq").exclude(usage=[])[0]
     gone = sum(int(cell["quantity"]) for cell in work.usage if cell["resource"] == GPU)
     work.usage = []
     work.save()
@@ -307,7 +309,7 @@ def test_status_that_disagrees_is_noted_and_our_count_shown(kueue):
     assert (row.reserved, row.status_reserved, row.mismatch) == (D(12 - gone), D(12), True)
 
 
-def test_self_parent_cohort_is_said_and_does_not_hang(kueue):
+def test_self_parent_cohort_is_said_and_does_not_hang(kueue: Cluster) -> None:
     research = ClusterObject.objects.get(kind="Cohort", name="research")
     research.spec["parent"] = "research"
     research.save()
@@ -318,7 +320,9 @@ def test_self_parent_cohort_is_said_and_does_not_hang(kueue):
     assert (row.active, row.reason) == (False, "HasCycle")
 
 
-def test_queries_do_not_grow_with_clusters_or_queues(kueue, volcano, django_assert_max_num_queries):
+def test_queries_do_not_grow_with_clusters_or_queues(
+    kueue: Cluster, volcano: Cluster, django_assert_max_num_queries: Any
+) -> None:
     for read in (quota_rows, queue_forest, team_summaries):
         with django_assert_max_num_queries(11):
             read(now=AT)
@@ -336,7 +340,7 @@ VOLCANO_EXPECTED = {
 }
 
 
-def test_volcano_counts_from_pods_and_groups(volcano):
+def test_volcano_counts_from_pods_and_groups(volcano: Cluster) -> None:
     rows = {row.queue: row for row in quota_rows(now=AT) if row.resource == GPU}
     found = {
         name: tuple(
@@ -356,7 +360,7 @@ def test_volcano_counts_from_pods_and_groups(volcano):
     }  # fmt: skip
 
 
-def test_volcano_team_counts_leaves_once(volcano):
+def test_volcano_team_counts_leaves_once(volcano: Cluster) -> None:
     team = Team.objects.create(slug="eng", name="eng")
     for name in ("eng", "production", "research"):
         TeamBinding.objects.create(

@@ -1,14 +1,16 @@
 """A golden fleet: the recorded nodes, and one node per trap, with numbers worked out by hand beside the formula."""
 
 import json
+from collections.abc import Iterable
 from decimal import Decimal as D
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from apps.capacity.health import NodeHealth, node_verdict, warnings
-from apps.capacity.waterfall import Bucket, Fall, fall, reserve
+from apps.capacity.health import Bucket, NodeHealth, node_verdict, warnings
+from apps.capacity.waterfall import Fall, fall, reserve
 from apps.fleet.inventory import node_inventory
 
 RECORDED = Path(__file__).parents[3] / "tests" / "data" / "kueue" / "nodes.json"
@@ -16,20 +18,21 @@ H100, A100 = "NVIDIA-H100-80GB-HBM3", "NVIDIA-A100-SXM4-80GB"
 GPU, SHARED = "nvidia.com/gpu", "nvidia.com/gpu.shared"
 READY = {"Ready": {"status": "True", "reason": "KubeletReady"}}
 MIB = 2**20
+Seen = tuple[str, str, int, dict[str, int], int, dict[str, tuple[int, int]]]
 
 
 def falls(
     *,
-    labels=None,
-    annotations=None,
-    capacity=None,
-    allocatable=None,
-    last_known=None,
-    taints=(),
-    conditions=READY,
-    unschedulable=False,
-    deleting=False,
-    tolerated=(),
+    labels: dict[str, str] | None = None,
+    annotations: dict[str, str] | None = None,
+    capacity: dict[str, str] | None = None,
+    allocatable: dict[str, str] | None = None,
+    last_known: dict[str, str] | None = None,
+    taints: Iterable[dict[str, str]] = (),
+    conditions: dict[str, dict[str, str]] = READY,
+    unschedulable: bool = False,
+    deleting: bool = False,
+    tolerated: Iterable[dict[str, str]] = (),
 ) -> list[Fall]:
     groups, _ = node_inventory(
         labels=labels or {},
@@ -43,7 +46,14 @@ def falls(
     return [fall(group, verdict) for group in groups]
 
 
-def gfd(product=H100, count=8, memory=81559, replicas=1, sharing="none", strategy="none"):
+def gfd(
+    product: str = H100,
+    count: int = 8,
+    memory: int = 81559,
+    replicas: int = 1,
+    sharing: str = "none",
+    strategy: str = "none",
+) -> dict[str, str]:
     return {
         "nvidia.com/gpu.product": product,
         "nvidia.com/gpu.count": str(count),
@@ -54,7 +64,7 @@ def gfd(product=H100, count=8, memory=81559, replicas=1, sharing="none", strateg
     }
 
 
-def seen(found: list[Fall]):
+def seen(found: list[Fall]) -> list[Seen]:
     """(model, mode, cards, {bucket: cards}, allocatable cards, {resource: (units, usable units)}) per group."""
     return [
         (
@@ -74,7 +84,7 @@ def seen(found: list[Fall]):
 EXCLUSIVE, MIG, SLICES, MPS = "exclusive", "mig", "time_slicing", "mps"
 M1, M2, M3 = "nvidia.com/mig-1g.10gb", "nvidia.com/mig-2g.20gb", "nvidia.com/mig-3g.40gb"
 WHOLE_8 = {GPU: (8, 8)}
-GOLDEN = {
+GOLDEN: dict[str, list[Seen]] = {
     "h100-01": [(H100, EXCLUSIVE, 8, {}, 8, WHOLE_8)],
     "h100-02": [(H100, EXCLUSIVE, 8, {}, 8, WHOLE_8)],
     "h100-03": [(H100, EXCLUSIVE, 8, {}, 8, WHOLE_8)],
@@ -104,11 +114,11 @@ GOLDEN = {
 }
 
 
-def recorded() -> dict[str, dict]:
+def recorded() -> dict[str, dict[str, Any]]:
     return {item["metadata"]["name"]: item for item in json.loads(RECORDED.read_bytes())["items"]}
 
 
-def recorded_falls(item: dict, tolerated=()) -> list[Fall]:
+def recorded_falls(item: dict[str, Any], tolerated: Iterable[dict[str, str]] = ()) -> list[Fall]:
     spec, status = item["spec"], item["status"]
     return falls(
         labels=item["metadata"]["labels"],
@@ -121,20 +131,20 @@ def recorded_falls(item: dict, tolerated=()) -> list[Fall]:
     )
 
 
-def test_every_recorded_node_is_in_the_golden_table():
+def test_every_recorded_node_is_in_the_golden_table() -> None:
     assert recorded().keys() == GOLDEN.keys()
 
 
 @pytest.mark.parametrize("name", GOLDEN)
-def test_recorded_node(name):
+def test_recorded_node(name: str) -> None:
     assert seen(recorded_falls(recorded()[name])) == GOLDEN[name]
 
 
-def test_recorded_fleet_by_hand():
+def test_recorded_fleet_by_hand() -> None:
     # h100: 8·8 = 64; a100: 4·8 = 32; l4 4 + 4; l40s 4; gb200 4; t4 4; unlabelled 8; mi300x 8; gaudi 8; ascend 8
     found = [item for node in recorded().values() for item in recorded_falls(node)]
     assert sum(item.physical for item in found) == 64 + 32 + 8 + 4 + 4 + 4 + 8 + 8 + 8 + 8 == 148
-    out = {}
+    out: dict[str, int] = {}
     for item in found:
         for bucket, cards in item.buckets.items():
             out[str(bucket)] = out.get(str(bucket), 0) + cards
@@ -142,13 +152,13 @@ def test_recorded_fleet_by_hand():
     assert sum(item.allocatable for item in found) == 148 - 29
 
 
-def test_a_flavor_that_declares_the_taint_keeps_the_spot_node_in_use():
+def test_a_flavor_that_declares_the_taint_keeps_the_spot_node_in_use() -> None:
     declared = [{"key": "spot", "value": "true", "effect": "NoSchedule"}]
     (found,) = recorded_falls(recorded()["h100-04"], tolerated=declared)
     assert (found.buckets, found.allocatable) == ({}, 8)
 
 
-def test_weights_and_memory_of_the_mixed_node():
+def test_weights_and_memory_of_the_mixed_node() -> None:
     whole, parts = recorded_falls(recorded()["h100-06"])
     assert [(u.unit.equivalents, u.unit.memory_bytes) for u in whole.units] == [(Fraction(1), 81559 * MIB)]
     assert [(u.unit.profile, u.unit.equivalents, u.unit.memory_bytes) for u in parts.units] == [
@@ -157,7 +167,7 @@ def test_weights_and_memory_of_the_mixed_node():
     ]
 
 
-def test_memory_is_divided_for_mps_and_never_for_time_slices():
+def test_memory_is_divided_for_mps_and_never_for_time_slices() -> None:
     (mps,) = recorded_falls(recorded()["l40s-mps-01"])
     (slices,) = recorded_falls(recorded()["l4-01"])
     assert mps.units[0].unit.memory_bytes == 46068 * MIB // 10
@@ -169,7 +179,7 @@ def test_memory_is_divided_for_mps_and_never_for_time_slices():
 # ------------------------------------------------------------------------------------------------------ traps
 
 TAINT = {"effect": "NoSchedule"}
-TRAPS = {
+TRAPS: dict[str, tuple[dict[str, Any], list[Seen]]] = {
     "plugin down: gpu 0, labels still say 8": (
         {"labels": gfd(), "capacity": {GPU: "0"}},
         [(H100, EXCLUSIVE, 8, {"plugin_down": 8}, 0, {GPU: (8, 0)})],
@@ -392,24 +402,24 @@ TRAPS = {
 
 
 @pytest.mark.parametrize("trap", TRAPS)
-def test_trap(trap):
+def test_trap(trap: str) -> None:
     given, expected = TRAPS[trap]
     assert seen(falls(**given)) == expected
 
 
-def test_conditions_that_are_only_noted():
+def test_conditions_that_are_only_noted() -> None:
     health = NodeHealth({}, (), {**READY, "GpuNvlinkWatch": {"status": "True", "reason": "NVLINK_DOWN"}})
     assert warnings(health) == ["GpuNvlinkWatch=True (NVLINK_DOWN)"]
 
 
-def test_present_without_devices_is_said():
+def test_present_without_devices_is_said() -> None:
     _, codes = node_inventory(
         labels={"nvidia.com/gpu.present": "true"}, annotations={}, capacity={}, allocatable={}
     )
     assert codes == ["present_without_devices"]
 
 
-def test_evidence_names_the_object():
+def test_evidence_names_the_object() -> None:
     (found,) = falls(labels=gfd(), capacity={GPU: "8"}, allocatable={GPU: "7"}, unschedulable=True)
     assert found.evidence == {
         Bucket.DEVICE_UNHEALTHY: "nvidia.com/gpu: 7 of 8",
@@ -417,7 +427,7 @@ def test_evidence_names_the_object():
     }
 
 
-def test_reserve_takes_from_usable_cards_node_by_node():
+def test_reserve_takes_from_usable_cards_node_by_node() -> None:
     nodes = [
         *falls(labels=gfd(), capacity={GPU: "8"}, allocatable={GPU: "5"}),
         *falls(labels=gfd(), capacity={GPU: "8"}),
@@ -429,6 +439,6 @@ def test_reserve_takes_from_usable_cards_node_by_node():
     assert second.evidence[Bucket.PLATFORM_RESERVE] == "spares"
 
 
-def test_reserve_never_takes_more_than_there_is():
+def test_reserve_never_takes_more_than_there_is() -> None:
     (only,) = reserve(falls(labels=gfd(count=4), capacity={GPU: "4"}), 9, "spares")
     assert (only.buckets, only.allocatable) == ({Bucket.PLATFORM_RESERVE: 4}, 0)

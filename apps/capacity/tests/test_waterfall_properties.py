@@ -1,12 +1,13 @@
 """What holds for any fleet: nothing counted twice or lost, whatever a node says about itself."""
 
 from decimal import Decimal as D
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apps.capacity.health import NodeHealth, node_verdict
-from apps.capacity.waterfall import fall, reserve
+from apps.capacity.waterfall import Fall, fall, reserve
 from apps.fleet.inventory import node_inventory
 
 PRODUCTS = [
@@ -36,7 +37,7 @@ amounts = st.integers(0, 40).map(str)
 
 
 @st.composite
-def nodes(draw: st.DrawFn) -> dict:
+def nodes(draw: st.DrawFn) -> dict[str, Any]:
     labels = {
         "nvidia.com/gpu.product": draw(st.sampled_from(PRODUCTS)),
         "nvidia.com/gpu.count": draw(st.sampled_from(["", "0", "4", "8", "56", "x"])),
@@ -64,7 +65,7 @@ def nodes(draw: st.DrawFn) -> dict:
     }
 
 
-def lay(node: dict):
+def lay(node: dict[str, Any]) -> list[Fall]:
     groups, _ = node_inventory(
         labels=node["labels"],
         annotations={},
@@ -75,7 +76,7 @@ def lay(node: dict):
     return [fall(group, node_verdict(node["health"])) for group in groups]
 
 
-def holds(item) -> None:
+def holds(item: Fall) -> None:
     assert item.allocatable >= 0
     assert all(cards > 0 for cards in item.buckets.values())
     assert sum(item.buckets.values()) + item.allocatable == item.physical
@@ -88,14 +89,14 @@ def holds(item) -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(nodes())
-def test_every_card_and_unit_is_in_exactly_one_bucket(node):
+def test_every_card_and_unit_is_in_exactly_one_bucket(node: dict[str, Any]) -> None:
     for item in lay(node):
         holds(item)
 
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(nodes(), max_size=4), st.integers(0, 100))
-def test_the_reserve_moves_cards_and_loses_none(fleet, cards):
+def test_the_reserve_moves_cards_and_loses_none(fleet: list[dict[str, Any]], cards: int) -> None:
     before = [item for node in fleet for item in lay(node)]
     after = reserve(before, cards, "spares")
     for item in after:
@@ -107,8 +108,8 @@ def test_the_reserve_moves_cards_and_loses_none(fleet, cards):
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(nodes(), min_size=1, max_size=4))
-def test_removing_a_node_never_raises_a_total(fleet):
-    def total(some):
+def test_removing_a_node_never_raises_a_total(fleet: list[dict[str, Any]]) -> None:
+    def total(some: list[dict[str, Any]]) -> tuple[int, int]:
         found = [item for node in some for item in lay(node)]
         return sum(i.physical for i in found), sum(i.allocatable for i in found)
 

@@ -38,7 +38,9 @@ H100, A40, A80 = "NVIDIA-H100-80GB-HBM3", "NVIDIA-A100-SXM4-40GB", "NVIDIA-A100-
         ("NVIDIA H100 NVL", "3g.47gb", Fraction(3, 7), Fraction(1, 2), 2),
     ],
 )
-def test_mig_weights_by_model_and_profile(product, profile, compute, memory, per_card):
+def test_mig_weights_by_model_and_profile(
+    product: str, profile: str, compute: Fraction, memory: Fraction, per_card: int
+) -> None:
     weight = mig_weight(product, profile)
     assert (weight.compute, weight.memory, weight.per_card, weight.known) == (compute, memory, per_card, True)
 
@@ -59,17 +61,17 @@ def test_mig_weights_by_model_and_profile(product, profile, compute, memory, per
         ("NVIDIA-RTX-A3000", None),
     ],
 )
-def test_products_find_their_row(product, name):
+def test_products_find_their_row(product: str, name: str | None) -> None:
     found = mig_model(product)
     assert (found.name if found else None) == name
 
 
-def test_a_profile_outside_of_the_table_is_estimated_and_says_so():
+def test_a_profile_outside_of_the_table_is_estimated_and_says_so() -> None:
     weight = mig_weight("NVIDIA-X900", "2g.99gb")
     assert (weight.compute, weight.memory, weight.per_card, weight.known) == (Fraction(2, 7), None, 3, False)
 
 
-def test_no_profile_fits_more_than_its_card_has():
+def test_no_profile_fits_more_than_its_card_has() -> None:
     for model in mig_models():
         for profile, (most, memory) in model.profiles.items():
             slices = int(profile.split("g")[0])
@@ -88,7 +90,7 @@ def test_no_profile_fits_more_than_its_card_has():
         ("", "", "", False),
     ],
 )
-def test_product_labels_are_taken_apart(label, model, profile, shared):
+def test_product_labels_are_taken_apart(label: str, model: str, profile: str, shared: bool) -> None:
     found = split_product(label)
     assert (found.model, found.profile, found.shared) == (model, profile, shared)
 
@@ -112,17 +114,17 @@ def test_product_labels_are_taken_apart(label, model, profile, shared):
         ("", ""),
     ],
 )
-def test_short_names(model, short):
+def test_short_names(model: str, short: str) -> None:
     assert short_model(model) == short
 
 
-def test_every_mode_has_a_label_and_a_unit():
+def test_every_mode_has_a_label_and_a_unit() -> None:
     for mode in SharingMode:
         assert MODE_LABELS[mode]
         assert unit_label(unit_of(mode)) != unit_of(mode)
 
 
-def test_counted_units_read_well():
+def test_counted_units_read_well() -> None:
     with translation.override("en"):
         assert count_units("time_slice", 1) == "1 time slice"
         assert count_units("time_slice", 16) == "16 time slices"

@@ -1,5 +1,7 @@
 """What the registry says about real resource names, and how it refuses a bad file."""
 
+from pathlib import Path
+
 import pytest
 
 from apps.fleet.registry import RegistryError, classify_resource, is_device, read_registry, registry
@@ -38,7 +40,7 @@ from apps.fleet.registry import RegistryError, classify_resource, is_device, rea
         ("aws.amazon.com/neuroncore", "neuron", "aux", ""),
     ],
 )
-def test_known_resources(name, vendor, unit, profile):
+def test_known_resources(name: str, vendor: str, unit: str, profile: str) -> None:
     found = classify_resource(name)
     assert found is not None
     assert (found.vendor, found.unit, found.profile) == (vendor, unit, profile)
@@ -58,12 +60,12 @@ def test_known_resources(name, vendor, unit, profile):
         "example.com/fpga",
     ],
 )
-def test_unknown_resources_are_not_guessed(name):
+def test_unknown_resources_are_not_guessed(name: str) -> None:
     assert classify_resource(name) is None
     assert not is_device(name)
 
 
-def test_no_resource_matches_two_patterns():
+def test_no_resource_matches_two_patterns() -> None:
     names = [
         "nvidia.com/gpu",
         "nvidia.com/mig-1g.10gb.shared",
@@ -93,13 +95,13 @@ def test_no_resource_matches_two_patterns():
         ("vendor: [\n", r"x\.yaml: while parsing"),
     ],
 )
-def test_a_bad_file_is_named(tmp_path, text, message):
+def test_a_bad_file_is_named(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "x.yaml").write_text(text)
     with pytest.raises(RegistryError, match=message):
         read_registry(tmp_path)
 
 
-def test_a_vendor_in_two_files_and_an_empty_folder(tmp_path):
+def test_a_vendor_in_two_files_and_an_empty_folder(tmp_path: Path) -> None:
     with pytest.raises(RegistryError, match="no vendor file"):
         read_registry(tmp_path)
     for name in ("a.yaml", "b.yaml"):
@@ -108,7 +110,7 @@ def test_a_vendor_in_two_files_and_an_empty_folder(tmp_path):
         read_registry(tmp_path)
 
 
-def test_dedicated_taints_are_exact_keys():
+def test_dedicated_taints_are_exact_keys() -> None:
     assert "nvidia.com/gpu" in registry().dedicated_taints
     assert "nvidia.com/gpu-xid-error" not in registry().dedicated_taints
     assert registry().annotations == {"hami.io/node-nvidia-register", "volcano.sh/node-vgpu-register"}

@@ -5,7 +5,7 @@ from decimal import Decimal as D
 
 import pytest
 
-from apps.quotas.tree import Cell, QuotaNode, QuotaTree, spread
+from apps.quotas.tree import Cell, Kind, QuotaNode, QuotaTree, spread
 
 GPU = ("h100", "nvidia.com/gpu")
 A100 = ("a100", "nvidia.com/gpu")
@@ -34,8 +34,8 @@ def tree(*nodes: QuotaNode, **held: object) -> QuotaTree:
     return QuotaTree(nodes, {name: {GPU: D(str(amount))} for name, amount in held.items()})
 
 
-def numbers(subject: QuotaTree, name: str, kind: str = "ClusterQueue") -> Mapping[str, D]:
-    key = (kind, name, GPU)
+def numbers(subject: QuotaTree, name: str, kind: Kind = "ClusterQueue") -> Mapping[str, D]:
+    key: tuple[Kind, str, tuple[str, str]] = (kind, name, GPU)
     return {
         "subtree": subject.subtree_quota(*key),
         "local": subject.local_quota(*key),
@@ -48,12 +48,12 @@ def numbers(subject: QuotaTree, name: str, kind: str = "ClusterQueue") -> Mappin
     }
 
 
-def check(subject: QuotaTree, name: str, kind: str = "ClusterQueue", **expected: object) -> None:
+def check(subject: QuotaTree, name: str, kind: Kind = "ClusterQueue", **expected: object) -> None:
     found = numbers(subject, name, kind)
     assert {key: found[key] for key in expected} == {key: D(str(value)) for key, value in expected.items()}
 
 
-def test_lending_and_borrowing_limit_in_a_flat_cohort():
+def test_lending_and_borrowing_limit_in_a_flat_cohort() -> None:
     # a: nominal 8, lends 2, so 6 stay at home; b: nominal 4, borrows at most 3.
     subject = tree(queue("a", "root", 8, lend=2), queue("b", "root", 4, borrow=3))
     check(subject, "root", "Cohort", subtree=6, usage=0, available=6, ceiling=6)  # 2 + 4
@@ -61,7 +61,7 @@ def test_lending_and_borrowing_limit_in_a_flat_cohort():
     check(subject, "b", local=0, available=6, ceiling=6)  # min(0 + 6, 4 + 3)
 
 
-def test_borrower_up_to_what_the_lender_lends():
+def test_borrower_up_to_what_the_lender_lends() -> None:
     # b holds 6 = 4 own + 2 from a. Cohort: 6 − 6 = 0 left. a still has its 6 at home, the 2 it lent are gone.
     subject = tree(queue("a", "root", 8, lend=2), queue("b", "root", 4, borrow=3), b=6)
     check(subject, "b", usage=6, borrowed=2, lent=0, available=0, over=0)
@@ -69,7 +69,7 @@ def test_borrower_up_to_what_the_lender_lends():
     check(subject, "root", "Cohort", usage=6, available=0)
 
 
-def test_home_quota_is_used_first_and_does_not_reach_the_cohort():
+def test_home_quota_is_used_first_and_does_not_reach_the_cohort() -> None:
     # a holds 7: 6 at home, 1 of the cohort's 6. Left in the cohort 5; a: 0 + 5; b: min(5, 4 − 0 + 3) = 5.
     subject = tree(queue("a", "root", 8, lend=2), queue("b", "root", 4, borrow=3), a=7)
     check(subject, "root", "Cohort", usage=1, available=5)
@@ -77,25 +77,25 @@ def test_home_quota_is_used_first_and_does_not_reach_the_cohort():
     check(subject, "b", available=5)
 
 
-def test_borrowing_limit_binds_before_the_cohort_is_empty():
+def test_borrowing_limit_binds_before_the_cohort_is_empty() -> None:
     # b holds 4 of 4 and may borrow 3, the cohort has 20 + 4 − 4 = 20 left: min(20, 4 − 4 + 3) = 3.
     subject = tree(queue("a", "root", 20), queue("b", "root", 4, borrow=3), b=4)
     check(subject, "b", available=3, ceiling=7, borrowed=0)  # min(24, 4 + 3)
 
 
-def test_borrowing_limit_zero_is_a_limit():
+def test_borrowing_limit_zero_is_a_limit() -> None:
     subject = tree(queue("a", "root", 8), queue("b", "root", 4, borrow=0))
     check(subject, "b", ceiling=4, available=4)
 
 
-def test_lending_limit_zero_keeps_everything_at_home():
+def test_lending_limit_zero_keeps_everything_at_home() -> None:
     subject = tree(queue("a", "root", 8, lend=0), queue("b", "root", 4))
     check(subject, "a", local=8, ceiling=12)  # 8 + 4
     check(subject, "b", ceiling=4)
     check(subject, "root", "Cohort", subtree=4)
 
 
-def test_quota_on_the_cohort_with_queues_at_nominal_zero():
+def test_quota_on_the_cohort_with_queues_at_nominal_zero() -> None:
     # All use is "borrowed"; the cohort's own quota lends it, no queue does.
     subject = tree(
         cohort("pool", nominal=16), queue("x", "pool", 0), queue("y", "pool", 0, borrow=10), x=5, y=3
@@ -106,7 +106,7 @@ def test_quota_on_the_cohort_with_queues_at_nominal_zero():
     assert subject.taken("pool", GPU) == 8
 
 
-def test_three_levels_with_limits_on_the_middle_cohorts():
+def test_three_levels_with_limits_on_the_middle_cohorts() -> None:
     # org ─ research (own 4, borrows ≤ 6, lends ≤ 3) ─ r1 8, r2 2 (lends 1)
     #     └ product (no own)                          ─ p1 10 (borrow ≤ 5)
     subject = tree(
@@ -136,7 +136,7 @@ def test_three_levels_with_limits_on_the_middle_cohorts():
     check(subject, "p1", lent=0)
 
 
-def test_borrowing_across_a_level():
+def test_borrowing_across_a_level() -> None:
     # r1 holds 20 of 8: research = 8 + 4 = 12 is 8 over, which comes from org's own 2, then product's p1 (10, holds 1).
     subject = tree(
         cohort("org", nominal=2),
@@ -156,34 +156,34 @@ def test_borrowing_across_a_level():
     check(subject, "p1", lent=6, available=3)  # org: 2 + 12 + 10 − 21 = 3
 
 
-def test_cohort_without_object_and_queue_with_the_same_name():
+def test_cohort_without_object_and_queue_with_the_same_name() -> None:
     subject = tree(queue("shared", "shared", 3), queue("b", "shared", 1))
     assert subject.roots == (("Cohort", "shared"),)
     check(subject, "shared", "Cohort", subtree=4)
     check(subject, "shared", subtree=3, ceiling=4)
 
 
-def test_no_cohort_nothing_is_borrowed_and_over_is_said():
+def test_no_cohort_nothing_is_borrowed_and_over_is_said() -> None:
     # Nominal lowered to 1 while 3 are held (kueue#746): borrowed 0, over 2, available −2.
     subject = tree(queue("alone", None, 1), alone=3)
     check(subject, "alone", borrowed=0, over=2, available=-2, ceiling=1)
 
 
-def test_negative_available_after_quota_was_lowered_in_a_cohort():
+def test_negative_available_after_quota_was_lowered_in_a_cohort() -> None:
     # a holds 10 of 2, b 4 of 4: cohort 6 − 14 = −8 for both; a borrowed 8, its ceiling is 6: over 4.
     subject = tree(queue("a", "root", 2), queue("b", "root", 4), a=10, b=4)
     check(subject, "a", available=-8, borrowed=8, over=4)
     check(subject, "b", available=-8, borrowed=0, over=0, lent=0)
 
 
-def test_negative_parent_still_leaves_what_was_never_lent():
+def test_negative_parent_still_leaves_what_was_never_lent() -> None:
     # keep: nominal 5, lends 0, holds 2 → 3 at home, but Kueue adds the cohort's debt of −8 to it: −5.
     subject = tree(queue("keep", "root", 5, lend=0), queue("a", "root", 2), a=10, keep=2)
     check(subject, "root", "Cohort", available=-8)
     check(subject, "keep", available=-5)
 
 
-def test_cohort_that_is_its_own_parent():
+def test_cohort_that_is_its_own_parent() -> None:
     subject = tree(cohort("self", "self", nominal=4), queue("q", "self", 2))
     assert subject.cycles == (("self",),)
     assert subject.leads_to_cycle("ClusterQueue", "q")
@@ -191,7 +191,7 @@ def test_cohort_that_is_its_own_parent():
     assert subject.weighted_share("ClusterQueue", "q") is None
 
 
-def test_longer_cycles_are_named_once_and_cut():
+def test_longer_cycles_are_named_once_and_cut() -> None:
     nodes = [
         cohort("b", "c"),
         cohort("c", "a"),
@@ -207,7 +207,7 @@ def test_longer_cycles_are_named_once_and_cut():
     check(subject, "c", "Cohort", subtree=2)
 
 
-def test_flavors_are_separate_and_unlisted_usage_is_kept():
+def test_flavors_are_separate_and_unlisted_usage_is_kept() -> None:
     node = QuotaNode("q", "ClusterQueue", None, {GPU: cell(4), CPU: cell("100.5")})
     subject = QuotaTree([node], {"q": {A100: D(2), CPU: D("0.5")}, "deleted": {GPU: D(8)}})
     assert subject.usage("ClusterQueue", "q", A100) == 2
@@ -218,7 +218,7 @@ def test_flavors_are_separate_and_unlisted_usage_is_kept():
     assert subject.flavor_resources == (A100, CPU, GPU)
 
 
-def test_weighted_share_counts_all_flavors_of_a_resource():
+def test_weighted_share_counts_all_flavors_of_a_resource() -> None:
     # q borrows 3 h100 and 1 a100; the cohort could lend 10 + 6 = 16: 4 × 1000 / 16 = 250, weight 2 → 125.
     cells = {GPU: cell(2), A100: cell(0)}
     nodes = [
@@ -231,20 +231,20 @@ def test_weighted_share_counts_all_flavors_of_a_resource():
     assert subject.weighted_share("Cohort", "root") == 0
 
 
-def test_weight_zero_is_infinite_only_for_a_borrower():
+def test_weight_zero_is_infinite_only_for_a_borrower() -> None:
     nodes = [QuotaNode("q", "ClusterQueue", "root", {GPU: cell(2)}, fair_weight=D(0)), queue("o", "root", 8)]
     assert QuotaTree(nodes, {"q": {GPU: D(2)}}).weighted_share("ClusterQueue", "q") == 0
     assert QuotaTree(nodes, {"q": {GPU: D(3)}}).weighted_share("ClusterQueue", "q") == D("Infinity")
 
 
-def test_without_stopped_shows_what_hangs_on_a_stopped_queue():
+def test_without_stopped_shows_what_hangs_on_a_stopped_queue() -> None:
     stopped = QuotaNode("s", "ClusterQueue", "root", {GPU: cell(6)}, stopped=True)
     subject = tree(stopped, queue("q", "root", 4))
     assert subject.potential_available("ClusterQueue", "q", GPU) == 10
     assert subject.without_stopped().potential_available("ClusterQueue", "q", GPU) == 4
 
 
-def test_add_usage_follows_and_comes_back():
+def test_add_usage_follows_and_comes_back() -> None:
     subject = tree(queue("a", "root", 8, lend=2), queue("b", "root", 4))
     before = numbers(subject, "b")
     subject.add_usage("b", {GPU: D(6)})
@@ -254,7 +254,7 @@ def test_add_usage_follows_and_comes_back():
     check(subject, "a", lent=0)
 
 
-def test_same_node_twice_is_refused():
+def test_same_node_twice_is_refused() -> None:
     with pytest.raises(ValueError, match="ClusterQueue a is given twice"):
         tree(queue("a", None, 1), queue("a", "root", 2))
 
@@ -270,5 +270,5 @@ def test_same_node_twice_is_refused():
         ("1", ["0.5", "1.5"], ["0.25", "0.75"]),
     ],
 )
-def test_spread_gives_whole_units(amount, over, expected):
+def test_spread_gives_whole_units(amount: str, over: list[str], expected: list[str]) -> None:
     assert spread(D(amount), [D(part) for part in over]) == [D(part) for part in expected]

@@ -1,6 +1,7 @@
 """What holds for every tree: conservation, limits, and that order does not matter."""
 
 from decimal import Decimal as D
+from random import Random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -59,7 +60,9 @@ def everything(tree: QuotaTree) -> dict[Key, tuple[D, ...]]:
 
 @quick
 @given(forests(), usages)
-def test_a_cohort_holds_what_its_children_hold_beyond_their_own(nodes, amounts_):
+def test_a_cohort_holds_what_its_children_hold_beyond_their_own(
+    nodes: list[QuotaNode], amounts_: list[D]
+) -> None:
     tree = QuotaTree(nodes, held(nodes, amounts_))
     for key in tree:
         if key[0] == "Cohort":
@@ -72,7 +75,9 @@ def test_a_cohort_holds_what_its_children_hold_beyond_their_own(nodes, amounts_)
 
 @quick
 @given(forests(), usages)
-def test_borrowed_equals_lent_plus_taken_plus_what_roots_are_over(nodes, amounts_):
+def test_borrowed_equals_lent_plus_taken_plus_what_roots_are_over(
+    nodes: list[QuotaNode], amounts_: list[D]
+) -> None:
     tree = QuotaTree(nodes, held(nodes, amounts_))
     for root in tree.roots:
         inside = [key for key in tree if tree.root_of(*key) == root]
@@ -87,7 +92,9 @@ def test_borrowed_equals_lent_plus_taken_plus_what_roots_are_over(nodes, amounts
 
 @quick
 @given(forests(), usages)
-def test_nobody_lends_more_than_the_limit_or_than_is_unused(nodes, amounts_):
+def test_nobody_lends_more_than_the_limit_or_than_is_unused(
+    nodes: list[QuotaNode], amounts_: list[D]
+) -> None:
     tree = QuotaTree(nodes, held(nodes, amounts_))
     for key in tree:
         lent, cell = tree.lent(*key, FR), tree.cell(*key, FR)
@@ -99,7 +106,9 @@ def test_nobody_lends_more_than_the_limit_or_than_is_unused(nodes, amounts_):
 
 @quick
 @given(forests(), st.lists(st.tuples(st.integers(0, 7), st.integers(1, 9)), max_size=25))
-def test_admission_within_available_never_breaks_a_root_a_limit_or_a_home(nodes, asks):
+def test_admission_within_available_never_breaks_a_root_a_limit_or_a_home(
+    nodes: list[QuotaNode], asks: list[tuple[int, int]]
+) -> None:
     tree = QuotaTree(nodes)
     names = queues(nodes)
     for index, ask in asks:
@@ -120,7 +129,9 @@ def test_admission_within_available_never_breaks_a_root_a_limit_or_a_home(nodes,
 
 @quick
 @given(forests(), usages, st.randoms(use_true_random=False))
-def test_order_of_nodes_and_of_arrivals_is_irrelevant(nodes, amounts_, random):
+def test_order_of_nodes_and_of_arrivals_is_irrelevant(
+    nodes: list[QuotaNode], amounts_: list[D], random: Random
+) -> None:
     whole = QuotaTree(nodes, held(nodes, amounts_))
     shuffled = list(nodes)
     random.shuffle(shuffled)
@@ -134,7 +145,9 @@ def test_order_of_nodes_and_of_arrivals_is_irrelevant(nodes, amounts_, random):
 
 @quick
 @given(forests(), usages, st.integers(0, 13), st.integers(1, 5))
-def test_raising_a_nominal_never_lowers_a_ceiling(nodes, amounts_, index, more):
+def test_raising_a_nominal_never_lowers_a_ceiling(
+    nodes: list[QuotaNode], amounts_: list[D], index: int, more: int
+) -> None:
     before = QuotaTree(nodes)
     chosen = nodes[index % len(nodes)]
     cell = chosen.cells.get(FR, Cell(D(0)))
@@ -151,7 +164,7 @@ def test_raising_a_nominal_never_lowers_a_ceiling(nodes, amounts_, index, more):
 
 @quick
 @given(forests(), st.integers(0, 7), st.integers(1, 9))
-def test_admission_never_changes_another_tree(nodes, index, ask):
+def test_admission_never_changes_another_tree(nodes: list[QuotaNode], index: int, ask: int) -> None:
     tree = QuotaTree(nodes)
     before = everything(tree)
     names = queues(nodes)
@@ -164,7 +177,7 @@ def test_admission_never_changes_another_tree(nodes, index, ask):
 
 @quick
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=6, unique_by=lambda edge: edge[0]))
-def test_any_parent_graph_terminates_and_names_each_cycle_once(edges):
+def test_any_parent_graph_terminates_and_names_each_cycle_once(edges: list[tuple[int, int]]) -> None:
     nodes = [QuotaNode(f"c{child}", "Cohort", f"c{above}", {}) for child, above in edges]
     tree = QuotaTree(nodes)
     members = [name for cycle in tree.cycles for name in cycle]
