@@ -7,6 +7,7 @@ tree once and taken off once; a queue's counters in its status are written a mom
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -27,6 +28,9 @@ _WL, _CQ, _LQ = KINDS["Workload"], KINDS["ClusterQueue"], KINDS["LocalQueue"]
 _COMPONENT = "kueue-admission"
 _SPOT_TAINT = "{spot true NoSchedule <nil>}"
 _API = _WL.api_version()
+_SAY_AGAIN_SECONDS, _FLUSH_SECONDS = 900, 8
+_NUMBERS = re.compile(r"[0-9]+")
+Held = dict[tuple[str, str], Decimal]
 
 
 @dataclass(slots=True)
@@ -252,7 +256,7 @@ class Kueue:
         self._changed.add(queue)
         if not self._flush_planned:
             self._flush_planned = True
-            self.world.after(2, self._flush)
+            self.world.after(_FLUSH_SECONDS, self._flush)
         self._dirty.add(queue)
 
     def _plan(self) -> None:
@@ -271,35 +275,51 @@ class Kueue:
             if queue.pending and self.tree.root_of("ClusterQueue", name) in roots and not self.inactive(queue)
             for job in queue.pending.values()
         ]
-        candidates.sort(key=lambda job: (-job.priority, job.queued, job.number))
+        # Who made others give way comes first: it is within its own quota, they borrowed or are less urgent.
+        candidates.sort(key=lambda job: (not job.wanted, -job.priority, job.queued, job.number))
         blocked: set[str] = set()
+        reserved: list[tuple[str, Held]] = []
         for job in candidates:
-            if job.waiting_for or job.queue in blocked:
+            if job.queue in blocked and not job.waiting_for:
                 continue
-            if (
-                not self._consider(job)
-                and self.queues[job.queue].spec.get("queueingStrategy") == "StrictFIFO"
-            ):
+            if not job.waiting_for and not self._consider(job) and self._strict(job.queue):
                 blocked.add(job.queue)
+            if job.waiting_for:  # its victims are going: what they leave is not for those behind it
+                reserved.append((job.queue, job.wanted))
+                self.tree.add_usage(job.queue, job.wanted)
+        for name, wanted in reserved:
+            self.tree.add_usage(name, _negated(wanted))
+
+    def _strict(self, queue: str) -> bool:
+        return bool(self.queues[queue].spec.get("queueingStrategy") == "StrictFIFO")
 
     def _consider(self, job: Job) -> bool:
+        job.wanted = {}
         verdict = self._assign(job)
         if len(verdict.flavors) == len(job.totals):
             self._reserve(job, verdict.flavors)
             return True
         words = f"couldn't assign flavors to pod set main: {', '.join(sorted(verdict.reasons))}"
         if verdict.preempt is not None:
-            victims = self._victims(job, verdict.preempt)
+            flavor = verdict.preempt[0]
+            wanted = {(flavor, r): Decimal(n) for r, n in job.totals.items()}
+            victims = self._victims(job, verdict.preempt, wanted)
             if victims:
                 words += f". Pending the preemption of {len(victims)} workload(s)"
                 for victim, why in victims:
                     self._preempt(victim, job, why)
-                job.waiting_for = len(victims)
+                job.waiting_for, job.wanted = len(victims), wanted
         self._say_pending(job, words)
         return False
 
     def _say_pending(self, job: Job, words: str) -> None:
+        """Set the reason. When only its numbers moved, not more than once in a quarter of an hour: Kueue does not
+        look again at work whose like has just failed."""
+        shape = _NUMBERS.sub("", words)
+        if shape == job.said and self.world.now - job.said_at < _SAY_AGAIN_SECONDS:
+            return
         if condition(job.obj, self.world.now, "QuotaReserved", "False", "Pending", words):
+            job.said, job.said_at = shape, self.world.now
             self.world.put(_WL, job.obj)
             self.world.event(job.obj, "Pending", words, _COMPONENT, warning=True)
 
@@ -376,22 +396,25 @@ class Kueue:
         return [f'topology "gpu-fabric" allows to fit only {most} out of {job.pods} pod(s)']
 
     # ---- preemption ---------------------------------------------------------------------------------------
-    def _victims(self, job: Job, fr: tuple[str, str]) -> list[tuple[Job, str]]:
-        """The least work that has to give way so that this fits within its queue's own quota; [] when none helps."""
+    def _victims(self, job: Job, fr: tuple[str, str], wanted: Held) -> list[tuple[Job, str]]:
+        """The least work that has to give way so that this can be admitted; [] when none helps."""
         queue = self.queues[job.queue]
-        asked = {fr: Decimal(job.totals[fr[1]])}
         cell = self.tree.cell("ClusterQueue", queue.name, fr)
         policy = queue.spec.get("preemption") or {}
-        within = cell is not None and (
-            self.tree.usage("ClusterQueue", queue.name, fr) + asked[fr] <= cell.nominal
+        within = (
+            cell is not None and self.tree.usage("ClusterQueue", queue.name, fr) + wanted[fr] <= cell.nominal
         )
         chosen: list[tuple[Job, str]] = []
+        enough = False
         for victim, why in self._candidates(job, queue, policy, fr, reclaim=within):
             chosen.append((victim, why))
             self.tree.add_usage(victim.queue, _negated(victim.held))
-            if asked[fr] <= self.tree.available("ClusterQueue", queue.name, fr):
+            enough = all(
+                amount <= self.tree.available("ClusterQueue", queue.name, one)
+                for one, amount in wanted.items()
+            )
+            if enough:
                 break
-        enough = asked[fr] <= self.tree.available("ClusterQueue", queue.name, fr)
         for victim, _why in chosen:
             self.tree.add_usage(victim.queue, victim.held)
         return chosen if enough else []
@@ -496,7 +519,7 @@ class Kueue:
     def _requeue(self, job: Job, reason: str, said: str) -> None:
         now = self.world.now
         self._unhold(job)
-        job.phase, job.queued = Phase.PENDING, now
+        job.phase, job.queued, job.said = Phase.PENDING, now, ""
         status = job.obj["status"]
         status.pop("admission", None)
         status.pop("admissionChecks", None)

@@ -92,6 +92,9 @@ class Job:
     pod_states: list[PodState] = field(default_factory=list)
     started: int = 0
     evictions: int = 0
+    said: str = ""
+    said_at: int = 0
+    wanted: dict[tuple[str, str], Decimal] = field(default_factory=dict)
     waiting_for: int = 0
     """Victims that still have to go before this work can be admitted."""
 

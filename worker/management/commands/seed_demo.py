@@ -1,0 +1,159 @@
+"""`manage.py seed_demo`: the demo's cluster, teams, owners, users and rates. Running it again changes nothing.
+
+Input: the state folder of the demo cluster (its kubeconfig, its epoch and the scenario's teams) and its address;
+output: rows. Invariants: what somebody changed by hand stays (a binding that was closed, another password, a rate);
+only the address and the files of the demo cluster follow the present start.
+"""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+from django.apps import apps
+from django.core.exceptions import ValidationError
+from django.core.management.base import BaseCommand, CommandError
+from django.db import transaction
+
+from apps.accounts.models import Membership, User
+from apps.accounts.models import Team as PortalTeam
+from apps.fleet.models import Cluster, TeamBinding
+from simcluster.scenario import FOLDER, ScenarioError, Team, load
+from simcluster.state import State
+
+SLUG, NAME = "demo", "Demo"
+PASSWORD = "demo"  # noqa: S105 - the demo's own, printed by the launcher; the cluster behind it is simulated
+
+
+class Seeded(NamedTuple):
+    """A demo user: the role across teams, and the roles in teams."""
+
+    name: str
+    role: str
+    staff: bool
+    teams: dict[str, str]
+
+
+LEAD, MEMBER = Membership.Role.LEAD.value, Membership.Role.MEMBER.value
+USERS = (
+    Seeded("lead", User.Role.VIEWER.value, False, {"vision": LEAD, "speech": MEMBER}),
+    Seeded("admin", User.Role.PLATFORM_ADMIN.value, True, {}),
+    Seeded("finance", User.Role.FINANCE.value, False, {}),
+    Seeded("viewer", User.Role.VIEWER.value, False, {"assistant": MEMBER}),
+)
+RATES = (
+    ("", "nvidia.com/gpu", "1.90"),
+    ("h100", "nvidia.com/gpu", "3.60"),
+    ("h100-fabric", "nvidia.com/gpu", "3.95"),
+    ("h100-spot", "nvidia.com/gpu", "1.45"),
+    ("a100", "nvidia.com/gpu", "2.10"),
+    ("l40s-mps", "nvidia.com/gpu", "0.14"),
+    ("l4-shared", "nvidia.com/gpu", "0.22"),
+    ("mig-single", "nvidia.com/gpu", "0.55"),
+    ("mig-mixed", "nvidia.com/mig-1g.10gb", "0.55"),
+    ("mig-mixed", "nvidia.com/mig-3g.40gb", "1.65"),
+    ("mi300x", "amd.com/gpu", "2.80"),
+    ("", "huawei.com/Ascend910", "1.20"),
+)
+
+
+class Command(BaseCommand):
+    help = "Make the demo's cluster, teams, bindings, users and rates. Idempotent."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--state", required=True, metavar="DIR", help="state folder of the demo cluster")
+        parser.add_argument("--api", required=True, metavar="URL", help="address of the demo cluster")
+        parser.add_argument("--scenario", default=str(FOLDER), metavar="DIR", help="scenario that it plays")
+
+    def handle(self, *_args: Any, **options: Any) -> None:
+        folder = Path(options["state"]).resolve()
+        try:
+            state = msgspec.json.decode((folder / "state.json").read_bytes(), type=State)
+            teams = load(Path(options["scenario"])).teams
+        except OSError as error:
+            raise CommandError(f"{error.filename}: {error.strerror}") from error
+        except (msgspec.MsgspecError, ScenarioError) as error:
+            raise CommandError(str(error)) from error
+        start = datetime.fromtimestamp(state.epoch, tz=UTC)
+        with transaction.atomic():
+            cluster = seed_cluster(folder, options["api"])
+            made = sum(seed_team(cluster, team, start) for team in teams)
+            users = sum(seed_user(user) for user in USERS)
+            rates = seed_rates(cluster, start)
+        self.stdout.write(
+            f"cluster {cluster.slug}: {len(teams)} teams; new: {made} bindings, {users} users, {rates} rates"
+        )
+
+
+def seed_cluster(folder: Path, api: str) -> Cluster:
+    cluster = Cluster.objects.filter(slug=SLUG).first() or Cluster(slug=SLUG, name=NAME)
+    cluster.kubeconfig_path = str(folder / "kubeconfig.yaml")
+    cluster.kube_context = "demo"
+    cluster.prometheus_url = api.rstrip("/")
+    cluster.enabled = cluster.is_demo = True
+    try:
+        cluster.full_clean()
+    except ValidationError as error:
+        raise CommandError("; ".join(error.messages)) from error
+    cluster.save()
+    return cluster
+
+
+def seed_team(cluster: Cluster, team: Team, start: datetime) -> int:
+    """The team and what it owns; gives how many bindings are new."""
+    row, _created = PortalTeam.objects.get_or_create(
+        slug=team.slug, defaults={"name": team.name, "cost_centre": team.cost_centre}
+    )
+    made = 0
+    for kind, namespace, name in owned(team):
+        thing = {"cluster": cluster, "kind": kind, "namespace": namespace, "name": name}
+        if not TeamBinding.objects.filter(**thing).exists():
+            TeamBinding.objects.create(team=row, valid_from=start, **thing)
+            made += 1
+    return made
+
+
+def owned(team: Team) -> Iterator[tuple[str, str, str]]:
+    """(kind, namespace, name) of everything that a team of the scenario owns."""
+    kinds = TeamBinding.Kind
+    yield kinds.NAMESPACE, "", team.namespace
+    for queue in team.local_queues:
+        yield kinds.LOCAL_QUEUE, team.namespace, queue
+    for queue in team.cluster_queues:
+        yield kinds.CLUSTER_QUEUE, "", queue
+    for queue in team.volcano_queues:
+        yield kinds.VOLCANO_QUEUE, "", queue
+
+
+def seed_user(seeded: Seeded) -> int:
+    user = User.objects.filter(username=seeded.name).first()
+    created = user is None
+    if user is None:
+        user = User.objects.create_user(
+            seeded.name,
+            password=PASSWORD,
+            role=seeded.role,
+            is_staff=seeded.staff,
+            is_superuser=seeded.staff,
+        )
+        for slug, role in seeded.teams.items():
+            Membership.objects.create(user=user, team=PortalTeam.objects.get(slug=slug), role=role)
+    return int(created)
+
+
+def seed_rates(cluster: Cluster, start: datetime) -> int:
+    """A few rates; habana.ai/gaudi has none on purpose: unpriced use is shown as such."""
+    rates = apps.get_model("chargeback", "Rate").objects
+    made = 0
+    for flavor, resource, price in RATES:
+        key = {"cluster": cluster, "flavor": flavor, "resource": resource, "currency": "USD"}
+        if not rates.filter(**key).exists():
+            first_of_month = start.replace(day=1, hour=0, minute=0, second=0)
+            rates.create(**key, valid_from=first_of_month, price_per_hour=Decimal(price))
+            made += 1
+    return made
