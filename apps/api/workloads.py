@@ -51,6 +51,7 @@ class WorkloadSerializer(serializers.Serializer):  # type: ignore[type-arg]
     admitted_at = Instant(allow_null=True)
     finished_at = Instant(allow_null=True)
     observed_at = Instant()
+    gone_at = Instant(allow_null=True, help_text="When the portal saw that the cluster had deleted it.")
 
     def get_team(self, workload: Workload) -> str | None:
         team = self.context["owners"].team_of(workload)
@@ -93,12 +94,8 @@ class WorkloadsView(_Workloads, ListView):
 @documented(operation="workload", summary="One workload by its uid")
 class WorkloadView(_Workloads, DetailView):
     def find(self, reading: Reading, **kwargs: str) -> Workload:
-        found = find_workload(
-            uid=kwargs["uid"],
-            team_ids=reading.team_ids,
-            clusters=reading.clusters,
-            owners=self.owners(reading),
-        )
+        found = find_workload(uid=kwargs["uid"], now=reading.now, team_ids=reading.team_ids)
         if found is None:
             raise Http404
-        return found
+        workload, self._owners = found
+        return workload

@@ -1,0 +1,286 @@
+"""Every address of the portal × every role. A route that nobody placed in ROUTES fails the first test.
+
+A line of ROUTES is (path, anonymous, guest, viewer, red_lead, blue_lead, finance, admin): `guest` belongs to no
+team, `viewer` and `red_lead` to red, `blue_lead` to blue. What a role may not see is 404, the same as what does not
+exist; what it may see but not do is 403; pages send strangers to the login (302), REST tells them (401).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from django.contrib import admin
+from django.http import HttpResponse
+from django.urls import URLPattern, URLResolver, get_resolver
+
+from apps.api.tests.world import ROLES, World, quarantine
+
+EVERYBODY = (302, 200, 200, 200, 200, 200, 200)
+RED = (302, 404, 200, 200, 404, 200, 200)
+BLUE = (302, 404, 404, 404, 200, 200, 200)
+ALL_TEAMS = (302, 404, 404, 404, 404, 200, 200)
+ADMIN = (302, 404, 404, 404, 404, 404, 200)
+NOTHING = (302, 404, 404, 404, 404, 404, 404)
+PUBLIC = (200, 200, 200, 200, 200, 200, 200)
+
+
+def rest(expected: tuple[int, ...]) -> tuple[int, ...]:
+    return (401, *expected[1:])
+
+
+Case = tuple[str, tuple[int, ...]]
+
+ROUTES: dict[str, list[Case]] = {
+    "console:login": [("/login/", (200, *[302] * 6))],
+    "console:logout": [("/logout/", (302, *[405] * 6))],
+    "console:preferences": [("/preferences/", (405,) * 7)],
+    "console:overview": [("/", EVERYBODY)],
+    "console:teams": [("/teams/", EVERYBODY)],
+    "console:team": [("/teams/red/", RED), ("/teams/blue/", BLUE), ("/teams/none/", NOTHING)],
+    "console:capacity": [("/capacity/", EVERYBODY), ("/capacity/?cluster=none", NOTHING)],
+    "console:node": [("/capacity/nodes/gpu-1/", EVERYBODY), ("/capacity/nodes/none/", NOTHING)],
+    "console:queues": [("/queues/", EVERYBODY)],
+    "console:queue": [
+        ("/queues/east/ClusterQueue/red-cq/", RED),
+        ("/queues/east/ClusterQueue/blue-cq/", BLUE),
+        ("/queues/east/ClusterQueue/none/", NOTHING),
+        ("/queues/none/ClusterQueue/red-cq/", NOTHING),
+        ("/queues/east/Pod/red-cq/", NOTHING),
+    ],
+    "console:admissions": [("/admissions/", EVERYBODY)],
+    "console:workload": [
+        ("/workloads/uid-red-waits/", RED),
+        ("/workloads/uid-red-runs/", RED),
+        ("/workloads/uid-blue-waits/", BLUE),
+        ("/workloads/uid-nobodys/", ALL_TEAMS),
+        ("/workloads/none/", NOTHING),
+    ],
+    "console:sources": [("/sources/", EVERYBODY)],
+    "console:quarantined_bytes": [
+        ("/sources/quarantine/{quarantine}/", ADMIN),
+        ("/sources/quarantine/0/", NOTHING),
+    ],
+    "console:glossary": [("/glossary/", EVERYBODY)],
+    "console:chart_json": [
+        ("/charts/capacity.json", EVERYBODY),
+        ("/charts/reasons.json", EVERYBODY),
+        ("/charts/none.json", NOTHING),
+    ],
+    "console:chart": [
+        ("/charts/capacity/", EVERYBODY),
+        ("/charts/reasons/", EVERYBODY),
+        ("/charts/none/", NOTHING),
+    ],
+    "api:clusters": [("/api/v1/clusters/", rest(EVERYBODY))],
+    "api:cluster": [("/api/v1/clusters/east/", rest(EVERYBODY)), ("/api/v1/clusters/none/", rest(NOTHING))],
+    "api:teams": [("/api/v1/teams/", rest(EVERYBODY))],
+    "api:team": [
+        ("/api/v1/teams/red/", rest(RED)),
+        ("/api/v1/teams/blue/", rest(BLUE)),
+        ("/api/v1/teams/none/", rest(NOTHING)),
+    ],
+    "api:capacity": [("/api/v1/capacity/", rest(EVERYBODY))],
+    "api:nodes": [("/api/v1/nodes/", rest(EVERYBODY))],
+    "api:node": [("/api/v1/nodes/east/gpu-1/", rest(EVERYBODY)), ("/api/v1/nodes/east/none/", rest(NOTHING))],
+    "api:queues": [("/api/v1/queues/", rest(EVERYBODY))],
+    "api:quotas": [("/api/v1/quotas/", rest(EVERYBODY))],
+    "api:workloads": [("/api/v1/workloads/", rest(EVERYBODY))],
+    "api:workload": [
+        ("/api/v1/workloads/uid-red-waits/", rest(RED)),
+        ("/api/v1/workloads/uid-red-runs/", rest(RED)),
+        ("/api/v1/workloads/uid-blue-waits/", rest(BLUE)),
+        ("/api/v1/workloads/uid-nobodys/", rest(ALL_TEAMS)),
+        ("/api/v1/workloads/none/", rest(NOTHING)),
+    ],
+    "api:admission-failures": [("/api/v1/admission-failures/", rest(EVERYBODY))],
+    "api:usage": [("/api/v1/usage/", rest(EVERYBODY))],
+    "api:usage-hours": [("/api/v1/usage/hours/?cluster=east", rest(EVERYBODY))],
+    "api:findings": [("/api/v1/findings/", rest(EVERYBODY))],
+    "api:rates": [("/api/v1/rates/", rest(EVERYBODY))],
+    "api:charges": [("/api/v1/charges/", rest(EVERYBODY))],
+    "api:sources": [("/api/v1/sources/", rest(EVERYBODY))],
+    "api:schema": [("/api/schema/", rest(EVERYBODY))],
+    "api:docs": [("/api/docs/", EVERYBODY)],
+    "api:nowhere": [("/api/v1/none/", rest(NOTHING)), ("/api/", rest(NOTHING))],
+    "healthz-live": [("/healthz/live", PUBLIC)],
+    "healthz-ready": [("/healthz/ready", PUBLIC)],
+}
+CASES = [(name, path, expected) for name, cases in ROUTES.items() for path, expected in cases]
+
+
+def patterns(resolver: URLResolver, namespace: str = "", prefix: str = "") -> Iterator[tuple[str, str]]:
+    """(full name, route) of every pattern below; an unnamed one goes by its route."""
+    for pattern in resolver.url_patterns:
+        route = prefix + str(pattern.pattern)
+        if isinstance(pattern, URLPattern):
+            yield (f"{namespace}{pattern.name}" if pattern.name else route), route
+        elif isinstance(pattern, URLResolver):
+            inner = f"{namespace}{pattern.namespace}:" if pattern.namespace else namespace
+            yield from patterns(pattern, inner, route)
+
+
+def routes() -> set[str]:
+    return {name for name, route in patterns(get_resolver()) if not route.startswith("admin/")}
+
+
+def test_every_route_has_its_place_in_this_file():
+    found = routes()
+    assert found - set(ROUTES) == set(), "say who may use these in ROUTES"
+    assert set(ROUTES) - found == set(), "these are gone"
+
+
+@pytest.mark.parametrize(("name", "path", "expected"), CASES, ids=[path for _name, path, _expected in CASES])
+def test_each_role_gets_what_it_may(world: World, name, path, expected):
+    broken = quarantine(world)
+    path = path.format(quarantine=broken.pk)
+    got = {role: world.client(role).get(path).status_code for role in ROLES}
+    assert got == dict(zip(ROLES, expected, strict=True))
+
+
+@pytest.mark.parametrize(("name", "path", "expected"), [case for case in CASES if case[2][0] == 302])
+def test_strangers_are_sent_to_the_login(world: World, name, path, expected):
+    response = world.client("anonymous").get(path.format(quarantine=1))
+    assert response.url.startswith("/login/?next=/")
+
+
+@pytest.mark.parametrize("role", ["guest", "red_lead", "finance"])
+def test_what_may_not_be_seen_answers_exactly_like_what_is_not_there(world: World, role):
+    client = world.client(role)
+    hidden, absent = (
+        f"/api/v1/workloads/uid-{'blue-waits' if role == 'red_lead' else 'none2'}/",
+        "/api/v1/workloads/none/",
+    )
+    first, second = client.get(hidden), client.get(absent)
+    assert first.content.replace(hidden.encode(), b"") == second.content.replace(absent.encode(), b"")
+    hidden, absent = "/teams/blue/", "/teams/none/"
+    if role != "finance":
+        first, second = client.get(hidden), client.get(absent)
+        assert anonymised(first).replace(b"blue", b"none") == anonymised(second)
+
+
+def anonymised(response: HttpResponse) -> bytes:
+    """A page without the token that is new in every answer."""
+    assert response.status_code == 404
+    return re.sub(rb'name="csrfmiddlewaretoken" value="\w+"', b"", response.content)
+
+
+SAME_THING = [
+    ("/teams/{}/", "/api/v1/teams/{}/", ["red", "blue", "none", "RED", "1"]),
+    (
+        "/workloads/{}/",
+        "/api/v1/workloads/{}/",
+        ["uid-red-waits", "uid-blue-runs", "uid-nobodys", "none", "1"],
+    ),
+    ("/capacity/nodes/{}/", "/api/v1/nodes/east/{}/", ["gpu-1", "gpu-2", "none"]),
+]
+
+
+@pytest.mark.parametrize("role", ROLES[1:])
+@pytest.mark.parametrize(
+    ("html", "api", "names"), SAME_THING, ids=[html for html, _api, _names in SAME_THING]
+)
+def test_page_and_rest_agree_on_who_sees_what(world: World, role, html, api, names):
+    client = world.client(role)
+    for name in names:
+        assert client.get(html.format(name)).status_code == client.get(api.format(name)).status_code, name
+
+
+@pytest.mark.parametrize(
+    "path", ["/teams/", "/queues/", "/admissions/", "/", "/queues/?everything=on", "/sources/"]
+)
+@pytest.mark.parametrize(
+    ("role", "hidden"),
+    [
+        ("guest", ("red-", "blue-", "nobodys", "Red", "Blue")),
+        ("viewer", ("blue-", "nobodys", "Blue")),
+        ("red_lead", ("blue-", "nobodys", "Blue")),
+        ("blue_lead", ("red-", "nobodys", "Red")),
+    ],
+)
+def test_a_page_names_no_foreign_team_queue_or_work(world: World, path, role, hidden):
+    quarantine(world)
+    text = world.client(role).get(path).content.decode()
+    main = text[text.index("<main") :]
+    for word in hidden:
+        assert word not in main
+
+
+@pytest.mark.parametrize(
+    "path", ["/admissions/?format=csv&table=waiting", "/teams/?format=csv", "/queues/?format=csv"]
+)
+def test_a_download_holds_no_more_than_its_page(world: World, path):
+    text = b"".join(world.client("red_lead").get(path)).decode()
+    assert "blue" not in text.lower()
+    assert "nobodys" not in text
+
+
+# ---------------------------------------------------------------- the admin site
+MODELS = {
+    "accounts.User",
+    "accounts.Team",
+    "fleet.Cluster",
+    "fleet.TeamBinding",
+    "fleet.Reserve",
+    "chargeback.Rate",
+}
+NOT_MODELS = {
+    "admin:index",
+    "admin:login",
+    "admin:logout",
+    "admin:password_change",
+    "admin:password_change_done",
+    "admin:autocomplete",
+    "admin:jsi18n",
+    "admin:view_on_site",
+    "admin:app_list",
+}
+
+
+def test_the_admin_site_holds_these_models_and_no_other_address():
+    assert {model._meta.label for model in admin.site._registry} == MODELS
+    prefixes = tuple(
+        f"admin:{model._meta.app_label}_{model._meta.model_name}_" for model in admin.site._registry
+    )
+    names = {name for name, route in patterns(get_resolver()) if route.startswith("admin/")}
+    left = {
+        name
+        for name in names - NOT_MODELS
+        if not name.startswith((*prefixes, "admin:auth_user_password_change")) and name.startswith("admin:")
+    }
+    assert left == set()
+
+
+def admin_pages(world: World) -> Iterator[str]:
+    yield from (
+        "/admin/",
+        "/admin/password_change/",
+        "/admin/jsi18n/",
+        "/admin/autocomplete/",
+        "/admin/none/",
+    )
+    for model in sorted(MODELS):
+        base = "/admin/" + model.lower().replace(".", "/") + "/"
+        row = next(m for m in admin.site._registry if m._meta.label == model)._default_manager.first()
+        yield from (base, f"{base}add/")
+        if row is not None:
+            yield from (f"{base}{row.pk}/change/", f"{base}{row.pk}/history/", f"{base}{row.pk}/delete/")
+
+
+def test_nobody_but_staff_reaches_any_page_of_the_admin_site(world: World):
+    for page in admin_pages(world):
+        for role in ROLES[:-1]:
+            response = world.client(role).get(page)
+            assert response.status_code == 302, (page, role)
+            assert response.url.startswith(("/admin/login/", "/login/")), (page, role)
+
+
+def test_a_platform_admin_reaches_every_list_and_form(world: World):
+    client = world.client("admin")
+    for page in admin_pages(world):
+        status = client.get(page, follow=True).status_code
+        if page.endswith(("/delete/", "none/", "autocomplete/")):
+            assert status in (200, 403, 404), page
+        else:
+            assert status == 200, page
