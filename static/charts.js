@@ -48,8 +48,11 @@
   function draw(element) {
     var figure = element.portalFigure;
     if (!figure) { return; }
-    element.classList.remove('waiting');
     var text = element.querySelector('.chart-note');
+    if (figure.empty) {
+      if (text) { text.textContent = figure.empty; }
+      return;
+    }
     if (text) { text.remove(); }
     window.Plotly.react(element, themed(figure.data), layout(themed(figure.layout || {})), config(element));
     element.dataset.drawn = String(Number(element.dataset.drawn || 0) + 1);

@@ -116,7 +116,7 @@ class NodeTable(PortalTable):
         verbose_name=_("Node"), url=lambda row: node_url(row.cluster.slug, row.node), classes="name"
     )
     cluster = TextColumn(verbose_name=_("Cluster"), accessor="cluster__name", hide_small=True)
-    model_label = TextColumn(verbose_name=_("Model"))
+    model_label = TextColumn(verbose_name=_("Model"), classes="nowrap")
     sharing_mode = TextColumn(verbose_name=_("Sharing mode"), hide_small=True)
     bar = BarColumn(
         verbose_name=_("Held and free of allocatable"),
@@ -125,15 +125,19 @@ class NodeTable(PortalTable):
     )
     physical_devices = NumberColumn(verbose_name=_("Cards"))
     allocatable = NumberColumn(verbose_name=_("Allocatable"))
+    unit = TextColumn(verbose_name=_("Unit"), hide_small=True)
     held_bound = NumberColumn(verbose_name=_("Held"))
     free = NumberColumn(verbose_name=_("Free"))
     state = TextColumn(
-        verbose_name=_("Out of use"), accessor="reasons", orderable=False, empty_values=(), classes="wide"
+        verbose_name=_("Out of use"), accessor="reasons", orderable=False, empty_values=(), classes="mid"
     )
     flavors = TextColumn(verbose_name=_("Flavors"), orderable=False, hide_small=True, empty_values=())
 
     class Meta(PortalTable.Meta):
         empty_text = _("No node matches.")
+
+    def render_unit(self, value: str) -> str:
+        return unit_label(value)
 
     def render_sharing_mode(self, value: str) -> str:
         return mode_label(value)

@@ -147,7 +147,10 @@ def _kind_or_404(name: str) -> _Kind:
 def figure(request: HttpRequest, name: str) -> HttpResponseBase:
     kind = _kind_or_404(name)
     page = Page.open(request, sources=kind.sources)
-    body: dict[str, Any] = figure_of(kind.build(page), language=get_language() or "en")
+    series = kind.build(page)
+    body: dict[str, Any] = figure_of(series, language=get_language() or "en")
+    if series.is_empty:
+        body["empty"] = _now("Nothing was recorded in this time yet.")
     return JsonResponse(body)
 
 

@@ -62,7 +62,9 @@ def _trace(line: Line, series: Series) -> dict[str, Any]:
         return {**trace, "type": "bar", "marker": {"color": line.colour}}
     trace |= {
         "type": "scatter",
-        "mode": "lines",
+        # Markers: an hour between two gaps is a point, which a line alone would not show.
+        "mode": "lines+markers",
+        "marker": {"color": line.colour, "size": 3},
         "connectgaps": False,
         "line": {"color": line.colour, "width": 2, "dash": line.dash, "shape": "hv"},
     }

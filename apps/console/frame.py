@@ -82,10 +82,12 @@ class Page:
     def cluster_slug(self) -> str:
         return "" if self.cluster is None else self.cluster.slug
 
-    def prepare(self, table: PortalTable, *, per_page: int = ROWS_PER_PAGE) -> PortalTable:
-        """The table as this page shows it: ordered and paged, without a cluster column when there is one."""
-        hide = ("cluster", "cluster_name") if len(self.all_clusters) == 1 else ()
-        return prepare(table, self.request, per_page=per_page, hide=hide)
+    def prepare(
+        self, table: PortalTable, *, per_page: int = ROWS_PER_PAGE, hide: Sequence[str] = ()
+    ) -> PortalTable:
+        """The table as this page shows it: ordered and paged, without a cluster column when one cluster is shown."""
+        same = ("cluster", "cluster_name") if len(self.clusters) == 1 else ()
+        return prepare(table, self.request, per_page=per_page, hide=(*hide, *same))
 
     def render(self, template: str, context: Mapping[str, Any], *, section: str = "") -> HttpResponse:
         """`section`: the entry of the navigation that a page below it belongs to."""

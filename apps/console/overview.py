@@ -40,7 +40,7 @@ def overview(request: HttpRequest) -> HttpResponseBase:
         "ladder": ladder(report.totals),
         "findings": shown,
         "finding_count": len(found),
-        "table": page.prepare(table),
+        "table": page.prepare(table, hide=("ceiling",)),
         "chart": Chart.of("capacity", page),
     }
     return page.render("console/overview.html", context)

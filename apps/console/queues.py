@@ -52,7 +52,7 @@ def _lines(forest: Iterable[QueueNode], *, q: str, everything: bool) -> list[Tre
         if q and q not in node.name.lower():
             continue
         url = queue_url(node.cluster.slug, node.kind, node.name)
-        found = [row for row in node.rows if everything or row.accelerator]
+        found = [row for row in node.rows if everything or (row.accelerator and row.matters)]
         rows: list[QuotaRow | None] = [*found] if found else [None]
         lines += [TreeLine(min(depth, 4), node, row, i == 0, url) for i, row in enumerate(rows)]
     return lines

@@ -10,6 +10,7 @@ from typing import Any
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
+from django.utils.translation import ngettext
 
 from apps.accounts.models import Team
 from apps.admissions.labels import cause_label
@@ -18,7 +19,7 @@ from apps.console.links import address
 from apps.core.formats import NOT_APPLICABLE, number_text
 from apps.core.tables import BarColumn, DurationColumn, LinkColumn, NumberColumn, PortalTable, TextColumn
 from apps.core.templatetags.portal import quota_bar
-from apps.quotas.rows import TeamSummary
+from apps.quotas.rows import TeamLine, TeamSummary
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,12 @@ class TeamRow:
     more: int = 0
 
 
+def _telling(lines: Iterable[TeamLine]) -> list[TeamLine]:
+    """Most held and asked for first; without those of which there is nothing to say."""
+    some = [line for line in lines if line.used or line.waiting or line.nominal or line.ceiling]
+    return sorted(some, key=lambda line: -(line.used + line.waiting_units))
+
+
 def team_rows(
     *,
     teams: Iterable[Team],
@@ -50,7 +57,7 @@ def team_rows(
     by_team = {summary.team_id: summary for summary in summaries}
     rows = []
     for team in teams:
-        lines = by_team[team.pk].lines if team.pk in by_team else ()
+        lines = _telling(by_team[team.pk].lines if team.pk in by_team else ())
         wait = oldest.get(team.pk)
         common: dict[str, Any] = {
             "name": team.name,
@@ -92,7 +99,10 @@ def team_rows(
 def _unit_note(row: TeamRow) -> str:
     if not row.unit:
         return str(_("no quota"))
-    return str(_("%(unit)s, %(n)d more kinds") % {"unit": row.unit, "n": row.more}) if row.more else row.unit
+    if not row.more:
+        return row.unit
+    more = ngettext("%(unit)s, %(n)d more kind", "%(unit)s, %(n)d more kinds", row.more)
+    return more % {"unit": row.unit, "n": row.more}
 
 
 class TeamTable(PortalTable):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.http import HttpRequest, HttpResponseBase
 
+from apps.accounts.models import Team
 from apps.accounts.selectors import visible_teams
 from apps.admissions.filters import WaitingForm
 from apps.admissions.selectors import oldest_wait, waiting
@@ -43,7 +44,7 @@ def team(request: HttpRequest, slug: str) -> HttpResponseBase:
     rows = quota_rows(now=page.now, clusters=page.clusters, team_ids=[shown.pk])
     wait = waiting(now=page.now, team_ids=page.team_ids, criteria=form.criteria) if form.is_valid() else []
     tables = {
-        "quota": QuotaTable([row for row in rows if row.accelerator], prefix="q-"),
+        "quota": QuotaTable([row for row in rows if row.accelerator and row.matters], prefix="q-"),
         "other": QuotaTable([row for row in rows if not row.accelerator], prefix="o-"),
         "waiting": WaitingTable(wait, prefix="w-", exclude=("team_name",)),
         "running": RunningTable(running(now=page.now, team=shown, clusters=page.clusters), prefix="r-"),
@@ -54,10 +55,22 @@ def team(request: HttpRequest, slug: str) -> HttpResponseBase:
     for name, table in tables.items():
         if wants_csv(request, name):
             return table_csv(table, request)
-    prepared = {name: page.prepare(table, per_page=20) for name, table in tables.items()}
-    bindings = list(bindings_of_team(shown.pk, page.now))
+    prepared = {name: page.prepare(table, per_page=10) for name, table in tables.items()}
+    bindings = _bindings(shown, page)
     context = {"team": shown, "bindings": bindings, "lines": _telling(rows), "form": form, **prepared}
     return page.render("console/team.html", context, section="teams")
+
+
+def _bindings(shown: Team, page: Page) -> list[tuple[str, str, list[str]]]:
+    """What is bound to the team in the selected clusters, as (cluster, kind, names); the cluster's name only where
+    there are several."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for binding in bindings_of_team(shown.pk, page.now):
+        if binding.cluster in page.clusters:
+            name = f"{binding.namespace}/{binding.name}" if binding.namespace else binding.name
+            groups.setdefault((binding.cluster.name, binding.get_kind_display()), []).append(name)
+    several = len({cluster for cluster, _kind in groups}) > 1
+    return [(cluster if several else "", kind, names) for (cluster, kind), names in groups.items()]
 
 
 def _telling(rows: list[QuotaRow]) -> list[QuotaRow]:

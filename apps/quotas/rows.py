@@ -81,6 +81,12 @@ class QuotaRow:
         return self.status_reserved is not None and self.status_reserved != counted
 
     @property
+    def matters(self) -> bool:
+        """Something is promised, reachable, held or asked for: otherwise the row only says that a flavor of the
+        queue does not have this kind of device."""
+        return bool(self.nominal or self.ceiling is None or self.ceiling or self.reserved or self.pending)
+
+    @property
     def inqueue(self) -> Decimal:
         """Reserved, not admitted yet: waits for checks (Kueue) or for pods (Volcano)."""
         return self.reserved - self.admitted

@@ -1,0 +1,94 @@
+"""Every page in both themes, both languages and two widths: strict policy, WCAG 2.1 AA, no sideways scrolling.
+
+Screenshots go to test-results/<page>-<theme>-<language>-<width>.png.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.browser.conftest import RESULTS
+from tests.browser.visits import Visitor
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db]
+
+PAGES = {
+    "overview": "/",
+    "teams": "/teams/",
+    "team": "/teams/foundation-models/",
+    "capacity": "/capacity/",
+    "node": "/capacity/nodes/{node}/",
+    "queues": "/queues/",
+    "queue": "/queues/demo/ClusterQueue/foundation-cq/",
+    "admissions": "/admissions/?by=cause&window=24h",
+    "workload": "/workloads/{workload}/",
+    "sources": "/sources/",
+    "glossary": "/glossary/",
+    "chart": "/charts/capacity/?window=24h",
+    "login": "/login/",
+    "missing": "/nothing/",
+}
+LOOKS = [(theme, language) for theme in ("light", "dark") for language in ("en", "zh-hans")]
+
+
+@pytest.fixture(scope="module")
+def visitors(
+    chromium: Any, server: str, session_cookie: dict[str, str]
+) -> Iterator[dict[tuple[str, str, bool], Visitor]]:
+    """One context per look and per being signed in, kept over all pages."""
+    made = {}
+    for theme, language in LOOKS:
+        for signed_in in (True, False):
+            cookies = {"portal_theme": theme, "django_language": language}
+            if signed_in:
+                cookies["sessionid"] = session_cookie["admin"]
+            made[theme, language, signed_in] = Visitor(chromium, server, cookies=cookies)
+    yield made
+    for visitor in made.values():
+        visitor.close()
+
+
+def address(name: str, fleet: SimpleNamespace) -> str:
+    from apps.observations.models import Node
+
+    node = Node.objects.filter(gone_at=None).order_by("name")[0].name
+    return PAGES[name].format(node=node, workload=fleet.waiting.uid)
+
+
+@pytest.mark.parametrize(("theme", "language"), LOOKS)
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_good_in_every_look(
+    name: str,
+    theme: str,
+    language: str,
+    visitors: dict[tuple[str, str, bool], Visitor],
+    fleet: SimpleNamespace,
+) -> None:
+    RESULTS.mkdir(exist_ok=True)
+    visitor = visitors[theme, language, name != "login"]
+    page = visitor.page
+    page.set_viewport_size({"width": 1440, "height": 900})
+    answer = visitor.open(address(name, fleet))
+    assert answer.status == (404 if name == "missing" else 200)
+    if page.locator(".chart").count():
+        page.wait_for_selector(".chart .main-svg, .chart .chart-note")
+        assert (
+            page.locator(".modebar-btn[data-title*='Share'], .modebar-btn[data-title*='cloud' i]").count()
+            == 0
+        )
+    page.screenshot(path=str(RESULTS / f"{name}-{theme}-{language}-1440.png"), full_page=True)
+    assert visitor.axe() == []
+    sideways = {width: visitor.overflow(width) for width in (1440, 1024, 390, 320)}
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.wait_for_timeout(120)
+    page.screenshot(path=str(RESULTS / f"{name}-{theme}-{language}-390.png"), full_page=True)
+    if theme == "light" and language == "zh-hans":
+        assert visitor.axe() == []
+    assert {width: over for width, over in sideways.items() if over > 0} == {}
+    assert visitor.violations() == []
+    expected = ["status of 404"] if name == "missing" else []
+    assert [text for text in visitor.complaints if not any(part in text for part in expected)] == []
