@@ -58,12 +58,12 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         return _serve(options)
     except (StateError, ScenarioError, ValueError) as error:
-        print(f"simcluster: {error}", file=sys.stderr)
+        _say(f"{error}")
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            print(f"simcluster: port {options.port} on 127.0.0.1 is taken", file=sys.stderr)
+            _say(f"port {options.port} on 127.0.0.1 is taken")
         else:
-            print(f"simcluster: {error}", file=sys.stderr)
+            _say(f"{error}")
     return 1
 
 
@@ -100,8 +100,9 @@ def _serve(options: argparse.Namespace) -> int:
     if driver is not None:
         took = driver.catch_up()
         driver.start()
-        print(f"simcluster: {options.days:g} days simulated in {took:.1f} s", file=sys.stderr)
-    print(f"ready {server.url}", flush=True)
+        _say(f"{options.days:g} days simulated in {took:.1f} s")
+    sys.stdout.write(f"ready {server.url}\n")
+    sys.stdout.flush()
     _wait_for_signal()
     if driver is not None:
         driver.stop()
@@ -109,6 +110,10 @@ def _serve(options: argparse.Namespace) -> int:
     server.shutdown()
     server.server_close()
     return 0
+
+
+def _say(words: str) -> None:
+    sys.stderr.write(f"simcluster: {words}\n")
 
 
 def _wait_for_signal() -> None:

@@ -135,9 +135,9 @@ def _schema_causes(kind: Kind, before: dict[str, Any], after: dict[str, Any]) ->
     if policy is not None and policy not in _STOP_POLICIES:
         known = ", ".join(f'"{one}"' for one in _STOP_POLICIES)
         yield "spec.stopPolicy", f'Unsupported value: "{policy}": supported values: {known}'
-    if kind.name == "ClusterQueue" and not spec.get("cohortName"):
-        if any("borrowingLimit" in resource for _field, resource in _quotas(spec)):
-            yield "spec", "Invalid value: borrowingLimit must be nil when cohort is empty"
+    alone = kind.name == "ClusterQueue" and not spec.get("cohortName")
+    if alone and any("borrowingLimit" in resource for _field, resource in _quotas(spec)):
+        yield "spec", "Invalid value: borrowingLimit must be nil when cohort is empty"
     for index, group in enumerate(spec.get("resourceGroups", ())):
         for flavor in group.get("flavors", ()):
             if len(flavor.get("resources", ())) != len(group.get("coveredResources", ())):

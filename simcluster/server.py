@@ -125,7 +125,7 @@ class Stream:
         sock = self._handler.connection
         try:
             sock.setblocking(False)
-            return sock.recv(1, socket.MSG_PEEK) == b""
+            return not sock.recv(1, socket.MSG_PEEK)
         except BlockingIOError:
             return False
         except OSError:
@@ -155,7 +155,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
         except Exception as error:  # noqa: BLE001 - a simulated server stays up and says what went wrong
             self.close_connection = True
-            print(f"simcluster: {request.method} {self.path}: {error!r}", file=sys.stderr)  # noqa: T201
+            sys.stderr.write(f"simcluster: {request.method} {self.path}: {error!r}\n")
             self.answer(
                 500, msgspec.json.encode(statuses.status(500, repr(error))), "application/json", None, {}
             )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from bisect import insort
 from hashlib import blake2b
-from typing import Any
 
 from simcluster.kinds import KINDS
 from simcluster.scenario import FleetFile, Model, Pool
@@ -16,18 +15,13 @@ from simcluster.telemetry import Card, Instance, Profile
 from simcluster.timestamps import stamp
 
 from .model import NodeState, Obj, PodState, Unit
+from .node_objects import DRIVER, name_uuid, node_labels, node_object, ready_conditions
 from .world import World, condition
 
 _NODE = KINDS["Node"]
 GPU, SHARED = "nvidia.com/gpu", "nvidia.com/gpu.shared"
 SPOT = {"key": "spot", "value": "true", "effect": "NoSchedule"}
-_DRIVER = "570.124.06"
 _UNREACHABLE, _UNSCHEDULABLE = "node.kubernetes.io/unreachable", "node.kubernetes.io/unschedulable"
-
-
-def _uuid(text: str) -> str:
-    digest = blake2b(text.encode(), digest_size=16).hexdigest()
-    return f"{digest[:8]}-{digest[8:12]}-{digest[12:16]}-{digest[16:20]}-{digest[20:]}"
 
 
 class Fleet:
@@ -48,13 +42,13 @@ class Fleet:
     # ---- building -----------------------------------------------------------------------------------------
     def _node(self, pool: Pool, model: Model, number: int) -> NodeState:
         name = f"{pool.prefix}-{pool.first + number:02d}"
-        cards = [Card(f"GPU-{_uuid(f'{name}/{index}')}") for index in range(pool.devices)]
+        cards = [Card(f"GPU-{name_uuid(f'{name}/{index}')}") for index in range(pool.devices)]
         units = self._units(name, pool, model, cards)
-        labels = _labels(name, pool, model, pool.racks[number % len(pool.racks)])
+        labels = node_labels(name, pool, model, pool.racks[number % len(pool.racks)])
         capacity = {resource: str(len(found)) for resource, found in units.items()}
         if pool.mode == "renamed":
             capacity[GPU] = "0"
-        obj = _object(self.world, name, pool, model, labels, capacity)
+        obj = node_object(self.world, name, pool, model, labels, capacity)
         free = {resource: list(range(len(found))) for resource, found in units.items()}
         return NodeState(name, pool, model, obj, units, free, cards, labels=labels)
 
@@ -117,7 +111,7 @@ class Fleet:
             "modelName": model.model_name,
             **(mig or {}),
             "Hostname": node,
-            "DCGM_FI_DRIVER_VERSION": _DRIVER,
+            "DCGM_FIDRIVER_VERSION": DRIVER,
         }
         salt = int(blake2b(f"{node}{index}{mig}".encode(), digest_size=4).hexdigest(), 16)
         instance = Instance(
@@ -234,7 +228,7 @@ class Fleet:
         if ready:
             self.world.telemetry.recovery(node.name, now)
             self._untaint(node, _UNREACHABLE)
-            _conditions(node.obj, now)
+            ready_conditions(node.obj, now)
         else:
             self.world.telemetry.outage(node.name, now)
             self._taint(node, {"key": _UNREACHABLE, "effect": "NoSchedule", "timeAdded": stamp(now)})
@@ -283,143 +277,3 @@ class Fleet:
             for found in node.obj["status"]["conditions"]:
                 found["lastHeartbeatTime"] = stamp(self.world.now)
             self.world.store.put(_NODE, node.obj, at=self.world.now, record=False)
-
-
-def _conditions(obj: Obj, now: int) -> None:
-    for kind, status, reason, message in (
-        ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
-        ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
-        ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
-        ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
-    ):
-        condition(obj, now, kind, status, reason, message)
-
-
-def _labels(name: str, pool: Pool, model: Model, rack: str) -> dict[str, str]:
-    labels = {
-        "kubernetes.io/hostname": name,
-        "kubernetes.io/os": "linux",
-        "kubernetes.io/arch": "amd64",
-        "beta.kubernetes.io/os": "linux",
-        "beta.kubernetes.io/arch": "amd64",
-        "node.kubernetes.io/instance-type": model.instance,
-        "topology.kubernetes.io/region": pool.zone[:-1],
-        "topology.kubernetes.io/zone": pool.zone,
-        "cloud.provider.com/topology-block": pool.block,
-        "cloud.provider.com/topology-rack": rack,
-        "karpenter.sh/capacity-type": pool.capacity_type,
-        "node-pool": pool.pool,
-        **model.labels,
-    }
-    return labels | _gfd(pool, model) if model.vendor == "nvidia" else labels
-
-
-def _gfd(pool: Pool, model: Model) -> dict[str, str]:
-    """Labels of GPU feature discovery, by sharing mode."""
-    sharing = {"time-slicing": "time-slicing", "renamed": "time-slicing", "mps": "mps"}.get(pool.mode, "none")
-    product = model.product + ("-SHARED" if pool.mode in ("time-slicing", "mps") else "")
-    strategy = {"mig-mixed": "mixed", "mig-single": "single"}.get(pool.mode, "none")
-    count, memory = pool.devices, model.memory_mib
-    extra: dict[str, str] = {}
-    if pool.mode == "mig-single":
-        profile = pool.mig[0]
-        product, memory = f"{model.product}-MIG-{profile.name}", profile.memory_mib
-        count = profile.per_card * profile.cards
-        extra = {
-            "nvidia.com/gpu.multiprocessors": str(profile.multiprocessors),
-            "nvidia.com/gpu.slices.gi": str(profile.slices),
-            "nvidia.com/gpu.slices.ci": str(profile.slices),
-        }
-    elif pool.mode == "mig-mixed":
-        for profile in pool.mig:
-            prefix = f"nvidia.com/mig-{profile.name}"
-            extra |= {
-                f"{prefix}.count": str(profile.per_card * profile.cards),
-                f"{prefix}.product": f"{model.product}-MIG-{profile.name}",
-                f"{prefix}.memory": str(profile.memory_mib),
-                f"{prefix}.multiprocessors": str(profile.multiprocessors),
-                f"{prefix}.slices.gi": str(profile.slices),
-                f"{prefix}.slices.ci": str(profile.slices),
-                f"{prefix}.replicas": "1",
-                f"{prefix}.sharing-strategy": "none",
-            }
-    if strategy != "none":
-        layout = f"all-{pool.mig[0].name}" if strategy == "single" else "custom-mixed"
-        extra |= {"nvidia.com/mig.config": layout, "nvidia.com/mig.config.state": "success"}
-    return {
-        "nvidia.com/gpu.present": "true",
-        "nvidia.com/gpu.count": str(count),
-        "nvidia.com/gpu.product": product,
-        "nvidia.com/gpu.memory": str(memory),
-        "nvidia.com/gpu.family": model.family,
-        "nvidia.com/gpu.compute.major": str(model.compute[0]),
-        "nvidia.com/gpu.compute.minor": str(model.compute[1]),
-        "nvidia.com/gpu.machine": model.instance,
-        "nvidia.com/gpu.mode": "compute",
-        "nvidia.com/gpu.replicas": str(pool.replicas),
-        "nvidia.com/gpu.sharing-strategy": sharing,
-        "nvidia.com/mig.capable": "true" if model.family in ("hopper", "ampere") else "false",
-        "nvidia.com/mig.strategy": strategy,
-        "nvidia.com/mps.capable": "true" if pool.mode == "mps" else "false",
-        "nvidia.com/cuda.driver-version.full": _DRIVER,
-        "nvidia.com/cuda.driver-version.major": "570",
-        "nvidia.com/cuda.driver-version.minor": "124",
-        "nvidia.com/cuda.driver-version.revision": "06",
-        "nvidia.com/cuda.runtime-version.full": "12.8",
-        "nvidia.com/cuda.runtime-version.major": "12",
-        "nvidia.com/cuda.runtime-version.minor": "8",
-        "nvidia.com/vgpu.present": "false",
-        "nvidia.com/gpu.deploy.device-plugin": "true",
-        "nvidia.com/gpu.deploy.dcgm-exporter": "true",
-        "nvidia.com/gpu.deploy.driver": "true",
-        **extra,
-    }
-
-
-def _object(
-    world: World, name: str, pool: Pool, model: Model, labels: dict[str, str], devices: dict[str, str]
-) -> Obj:
-    capacity = {
-        "cpu": str(model.cpu),
-        "ephemeral-storage": "1Ti",
-        "hugepages-1Gi": "0",
-        "hugepages-2Mi": "0",
-        "memory": model.host_memory,
-        "pods": "110",
-        **devices,
-    }
-    spec: Obj = {"taints": [dict(taint) for taint in pool.taints]} if pool.taints else {}
-    info: dict[str, Any] = {
-        "architecture": labels["kubernetes.io/arch"],
-        "bootID": _uuid(f"boot{name}"),
-        "containerRuntimeVersion": "containerd://2.1.4",
-        "kernelVersion": "6.8.0-1031-generic",
-        "kubeProxyVersion": "",
-        "kubeletVersion": "v1.36.3",
-        "machineID": _uuid(name).replace("-", ""),
-        "operatingSystem": "linux",
-        "osImage": "Ubuntu 24.04.2 LTS",
-        "systemUUID": _uuid(f"system{name}"),
-    }
-    obj: Obj = {
-        "kind": "Node",
-        "apiVersion": "v1",
-        "metadata": {
-            "name": name,
-            "uid": world.uid("node", name),
-            "creationTimestamp": stamp(world.epoch - 86400 * 30),
-            "labels": {**labels, "nvidia.com/gfd.timestamp": str(world.epoch)}
-            if model.vendor == "nvidia"
-            else labels,
-        },
-        "spec": spec,
-        "status": {
-            "capacity": capacity,
-            "allocatable": {**capacity, "cpu": f"{model.cpu * 1000 - 500}m"},
-            "conditions": [],
-            "addresses": [{"type": "Hostname", "address": name}],
-            "nodeInfo": info,
-        },
-    }
-    _conditions(obj, world.epoch - 86400 * 30)
-    return obj

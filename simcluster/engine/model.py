@@ -11,6 +11,8 @@ from simcluster.scenario import Model, Pool, Stream, Team
 from simcluster.telemetry import Card, Instance, Profile
 
 Obj = dict[str, Any]
+Held = dict[tuple[str, str], Decimal]
+"""Quota by (flavor, resource)."""
 
 
 class Phase(StrEnum):
@@ -88,13 +90,12 @@ class Job:
     attempt: int = 0
     queue: str = ""
     flavors: dict[str, str] = field(default_factory=dict)
-    held: dict[tuple[str, str], Decimal] = field(default_factory=dict)
+    held: Held = field(default_factory=dict)
     pod_states: list[PodState] = field(default_factory=list)
     started: int = 0
-    evictions: int = 0
     said: str = ""
     said_at: int = 0
-    wanted: dict[tuple[str, str], Decimal] = field(default_factory=dict)
+    wanted: Held = field(default_factory=dict)
     waiting_for: int = 0
     """Victims that still have to go before this work can be admitted."""
 

@@ -13,12 +13,13 @@ from simcluster.kinds import KINDS
 from simcluster.timestamps import stamp
 
 from .fleet import Fleet
-from .model import Job, Obj, Phase, PodState
+from .model import Job, Obj, PodState
 from .world import World
 
 _POD = KINDS["Pod"]
 _RETRY_EVENT_SECONDS = 300
 _IMAGE = "registry.example.com"
+SPOT_TOLERATION = {"key": "spot", "operator": "Equal", "value": "true", "effect": "NoSchedule"}
 _TOLERATIONS = [
     {
         "key": f"node.kubernetes.io/{why}",
@@ -39,7 +40,7 @@ _VOLUMES = [
             ],
         },
     },
-    {"name": "shm", "emptyDir": {"medium": "Memory"}},
+    {"name": "scratch", "emptyDir": {"medium": "Memory"}},
 ]
 _MOUNTS = [
     {
@@ -47,7 +48,7 @@ _MOUNTS = [
         "readOnly": True,
         "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount",
     },
-    {"name": "shm", "mountPath": "/dev/shm"},
+    {"name": "scratch", "mountPath": "/scratch"},
 ]
 
 
@@ -130,7 +131,6 @@ class Pods:
 
     def _spec(self, job: Job, selector: dict[str, str]) -> Obj:
         requests = requests_of(job)
-        spot = [{"key": "spot", "operator": "Equal", "value": "true", "effect": "NoSchedule"}]
         limits = {job.stream.resource: requests[job.stream.resource]}
         container = {
             "name": "main",
@@ -153,7 +153,7 @@ class Pods:
             "serviceAccountName": "default",
             "schedulerName": "volcano" if job.team.volcano_queues else "default-scheduler",
             "securityContext": {},
-            "tolerations": _TOLERATIONS + (spot if job.stream.spot else []),
+            "tolerations": _TOLERATIONS + ([SPOT_TOLERATION] if job.stream.spot else []),
             "priority": 0,
             "enableServiceLinks": True,
             "preemptionPolicy": "PreemptLowerPriority",
@@ -342,10 +342,6 @@ class Pods:
     def _delete(self, key: str) -> None:
         self.world.remove(_POD, key)
 
-    def lose_node(self, jobs: list[Job], node_name: str) -> list[Job]:
-        """Jobs with pods on a node that has been gone for five minutes."""
-        return [job for job in jobs if any(p.node and p.node.name == node_name for p in job.pod_states)]
-
 
 OWNER_VERSIONS = {
     "Job": "batch/v1",
@@ -357,7 +353,3 @@ OWNER_VERSIONS = {
 
 def _condition(kind: str, status: str, at: str) -> Obj:
     return {"type": kind, "status": status, "lastProbeTime": None, "lastTransitionTime": at}
-
-
-def is_waiting(job: Job) -> bool:
-    return job.phase in (Phase.PENDING, Phase.CHECKING)

@@ -20,16 +20,17 @@ from .fleet import Fleet
 from .kueue import Kueue
 from .model import Job, NodeState, Obj, Phase
 from .pods import Pods
+from .quota import Quota
 from .volcano import Volcano
 from .world import World
 
 _HEARTBEAT_SECONDS = 300
 _LOST_SECONDS = 300
-_DEFAULTS: dict[str, Obj] = {
+_DEFAULTS: Obj = {
     "queueingStrategy": "BestEffortFIFO",
     "stopPolicy": "None",
     "flavorFungibility": {"whenCanBorrow": "MayStopSearch", "whenCanPreempt": "TryNextFlavor"},
-}  # type: ignore[dict-item]
+}
 
 
 class Simulation:
@@ -46,7 +47,8 @@ class Simulation:
         self.pods = Pods(self.world, self.fleet)
         self.pods.all_running = self._all_running
         objects = self._kueue_objects(scenario)
-        self.kueue = Kueue(self.world, self.fleet, self.pods, objects, scenario.queues.check_minutes)
+        self.quota = Quota(self.fleet, objects)
+        self.kueue = Kueue(self.world, self.quota, self.pods, scenario.queues.check_minutes)
         self._queue_states()
         self.volcano = Volcano(self.world, self.fleet, self.pods, objects["VolcanoQueue"])
         self.arrivals = Arrivals(self.world, scenario.teams, self._submit)
@@ -90,7 +92,7 @@ class Simulation:
                 "spec": {"finalizers": ["kubernetes"]},
                 "status": {"phase": "Active"},
             }
-            self.world.put(KINDS["Namespace"], obj)
+            self.world.store.put(KINDS["Namespace"], obj, at=self.world.now, record=False)
 
     def _kueue_objects(self, scenario: Scenario) -> dict[str, list[Obj]]:
         """Objects of the scenario file, with what the API server and controllers add."""
@@ -133,20 +135,20 @@ class Simulation:
     def _queue_states(self) -> None:
         """Conditions of queues, and the LocalQueues of the teams."""
         created = stamp(self.world.epoch - 86400 * 35)
-        for queue in self.kueue.queues.values():
-            inactive = self.kueue.inactive(queue)
+        for queue in self.quota.queues.values():
+            inactive = self.quota.inactive(queue)
             reason, message = inactive or ("Ready", "Can admit new workloads")
             status = "False" if inactive else "True"
             queue.obj["status"] = {"conditions": [_active(status, reason, message, created)]}
-            self.kueue._queue_status(queue)
+            self.kueue.queue_status(queue)
             self.world.put(KINDS["ClusterQueue"], queue.obj)
         for team in self.scenario.teams:
             for name, target in team.local_queues.items():
                 self._local_queue(team.namespace, name, target, created)
 
     def _local_queue(self, namespace: str, name: str, target: str, created: str) -> None:
-        queue = self.kueue.queues[target]
-        if self.kueue.inactive(queue):
+        queue = self.quota.queues[target]
+        if self.quota.inactive(queue):
             condition = _active(
                 "False", "ClusterQueueIsInactive", "Can't submit new workloads to clusterQueue", created
             )
@@ -166,7 +168,7 @@ class Simulation:
             "status": {"conditions": [condition]},
         }
         self.kueue.local[f"{namespace}/{name}"] = obj
-        self.kueue._local_status(obj, queue)
+        self.kueue.local_status(obj, queue)
         self.world.put(KINDS["LocalQueue"], obj)
 
     # ---- work ---------------------------------------------------------------------------------------------
@@ -231,8 +233,7 @@ class Simulation:
     def _room(self) -> None:
         self.pods.retry()
         self.volcano.plan()
-        self.kueue._dirty.update(self.kueue.queues)
-        self.kueue._plan()
+        self.kueue.look_again()
 
     def _plan_churn(self) -> None:
         churn = self.scenario.fleet.churn
@@ -275,11 +276,11 @@ class Simulation:
 
     def _live_object(self, kind: Kind, key: str, name: str) -> Obj | None:
         if kind.name == "ClusterQueue":
-            return self.kueue.queues[name].obj
+            return self.quota.queues[name].obj
         owners: dict[str, dict[str, Any]] = {
-            "Cohort": self.kueue.cohorts,
+            "Cohort": self.quota.cohorts,
             "VolcanoQueue": self.volcano.queues,
-            "ResourceFlavor": self.kueue.flavors,
+            "ResourceFlavor": self.quota.flavors,
         }
         if kind.name in owners:
             return owners[kind.name].get(name)
@@ -294,8 +295,6 @@ class Simulation:
 
     def _react(self, kind: Kind, name: str, mine: Obj | None) -> None:
         if kind.name in ("ClusterQueue", "Cohort", "ResourceFlavor", "LocalQueue"):
-            if kind.name == "ClusterQueue":
-                self.kueue.refresh_active(name)
             self.kueue.quota_changed()
         elif kind.name == "VolcanoQueue":
             self.volcano.plan()

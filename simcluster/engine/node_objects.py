@@ -1,0 +1,159 @@
+"""Nodes as bodies: labels of GPU feature discovery by sharing mode, capacity, conditions. Pure functions."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Any
+
+from simcluster.scenario import Model, Pool
+from simcluster.timestamps import stamp
+
+from .model import Obj
+from .world import World, condition
+
+DRIVER = "570.124.06"
+
+
+def name_uuid(text: str) -> str:
+    digest = blake2b(text.encode(), digest_size=16).hexdigest()
+    return f"{digest[:8]}-{digest[8:12]}-{digest[12:16]}-{digest[16:20]}-{digest[20:]}"
+
+
+def ready_conditions(obj: Obj, now: int) -> None:
+    for kind, status, reason, message in (
+        ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
+        ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+        ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+        ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+    ):
+        condition(obj, now, kind, status, reason, message)
+
+
+def node_labels(name: str, pool: Pool, model: Model, rack: str) -> dict[str, str]:
+    labels = {
+        "kubernetes.io/hostname": name,
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": "amd64",
+        "beta.kubernetes.io/os": "linux",
+        "beta.kubernetes.io/arch": "amd64",
+        "node.kubernetes.io/instance-type": model.instance,
+        "topology.kubernetes.io/region": pool.zone[:-1],
+        "topology.kubernetes.io/zone": pool.zone,
+        "cloud.provider.com/topology-block": pool.block,
+        "cloud.provider.com/topology-rack": rack,
+        "karpenter.sh/capacity-type": pool.capacity_type,
+        "node-pool": pool.pool,
+        **model.labels,
+    }
+    return labels | _gfd(pool, model) if model.vendor == "nvidia" else labels
+
+
+def _gfd(pool: Pool, model: Model) -> dict[str, str]:
+    """Labels of GPU feature discovery, by sharing mode."""
+    sharing = {"time-slicing": "time-slicing", "renamed": "time-slicing", "mps": "mps"}.get(pool.mode, "none")
+    product = model.product + ("-SHARED" if pool.mode in ("time-slicing", "mps") else "")
+    strategy = {"mig-mixed": "mixed", "mig-single": "single"}.get(pool.mode, "none")
+    count, memory = pool.devices, model.memory_mib
+    extra: dict[str, str] = {}
+    if pool.mode == "mig-single":
+        profile = pool.mig[0]
+        product, memory = f"{model.product}-MIG-{profile.name}", profile.memory_mib
+        count = profile.per_card * profile.cards
+        extra = {
+            "nvidia.com/gpu.multiprocessors": str(profile.multiprocessors),
+            "nvidia.com/gpu.slices.gi": str(profile.slices),
+            "nvidia.com/gpu.slices.ci": str(profile.slices),
+        }
+    elif pool.mode == "mig-mixed":
+        for profile in pool.mig:
+            prefix = f"nvidia.com/mig-{profile.name}"
+            extra |= {
+                f"{prefix}.count": str(profile.per_card * profile.cards),
+                f"{prefix}.product": f"{model.product}-MIG-{profile.name}",
+                f"{prefix}.memory": str(profile.memory_mib),
+                f"{prefix}.multiprocessors": str(profile.multiprocessors),
+                f"{prefix}.slices.gi": str(profile.slices),
+                f"{prefix}.slices.ci": str(profile.slices),
+                f"{prefix}.replicas": "1",
+                f"{prefix}.sharing-strategy": "none",
+            }
+    if strategy != "none":
+        layout = f"all-{pool.mig[0].name}" if strategy == "single" else "custom-mixed"
+        extra |= {"nvidia.com/mig.config": layout, "nvidia.com/mig.config.state": "success"}
+    return {
+        "nvidia.com/gpu.present": "true",
+        "nvidia.com/gpu.count": str(count),
+        "nvidia.com/gpu.product": product,
+        "nvidia.com/gpu.memory": str(memory),
+        "nvidia.com/gpu.family": model.family,
+        "nvidia.com/gpu.compute.major": str(model.compute[0]),
+        "nvidia.com/gpu.compute.minor": str(model.compute[1]),
+        "nvidia.com/gpu.machine": model.instance,
+        "nvidia.com/gpu.mode": "compute",
+        "nvidia.com/gpu.replicas": str(pool.replicas),
+        "nvidia.com/gpu.sharing-strategy": sharing,
+        "nvidia.com/mig.capable": "true" if model.family in ("hopper", "ampere") else "false",
+        "nvidia.com/mig.strategy": strategy,
+        "nvidia.com/mps.capable": "true" if pool.mode == "mps" else "false",
+        "nvidia.com/cuda.driver-version.full": DRIVER,
+        "nvidia.com/cuda.driver-version.major": "570",
+        "nvidia.com/cuda.driver-version.minor": "124",
+        "nvidia.com/cuda.driver-version.revision": "06",
+        "nvidia.com/cuda.runtime-version.full": "12.8",
+        "nvidia.com/cuda.runtime-version.major": "12",
+        "nvidia.com/cuda.runtime-version.minor": "8",
+        "nvidia.com/vgpu.present": "false",
+        "nvidia.com/gpu.deploy.device-plugin": "true",
+        "nvidia.com/gpu.deploy.dcgm-exporter": "true",
+        "nvidia.com/gpu.deploy.driver": "true",
+        **extra,
+    }
+
+
+def node_object(
+    world: World, name: str, pool: Pool, model: Model, labels: dict[str, str], devices: dict[str, str]
+) -> Obj:
+    capacity = {
+        "cpu": str(model.cpu),
+        "ephemeral-storage": "1Ti",
+        "hugepages-1Gi": "0",
+        "hugepages-2Mi": "0",
+        "memory": model.host_memory,
+        "pods": "110",
+        **devices,
+    }
+    spec: Obj = {"taints": [dict(taint) for taint in pool.taints]} if pool.taints else {}
+    info: dict[str, Any] = {
+        "architecture": labels["kubernetes.io/arch"],
+        "bootID": name_uuid(f"boot{name}"),
+        "containerRuntimeVersion": "containerd://2.1.4",
+        "kernelVersion": "6.8.0-1031-generic",
+        "kubeProxyVersion": "",
+        "kubeletVersion": "v1.36.3",
+        "machineID": name_uuid(name).replace("-", ""),
+        "operatingSystem": "linux",
+        "osImage": "Ubuntu 24.04.2 LTS",
+        "systemUUID": name_uuid(f"system{name}"),
+    }
+    obj: Obj = {
+        "kind": "Node",
+        "apiVersion": "v1",
+        "metadata": {
+            "name": name,
+            "uid": world.uid("node", name),
+            "creationTimestamp": stamp(world.epoch - 86400 * 30),
+            "labels": {**labels, "nvidia.com/gfd.timestamp": str(world.epoch)}
+            if model.vendor == "nvidia"
+            else labels,
+        },
+        "spec": spec,
+        "status": {
+            "capacity": capacity,
+            "allocatable": {**capacity, "cpu": f"{model.cpu * 1000 - 500}m"},
+            "conditions": [],
+            "addresses": [{"type": "Hostname", "address": name}],
+            "nodeInfo": info,
+        },
+    }
+    ready_conditions(obj, world.epoch - 86400 * 30)
+    return obj
