@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.test import Client
 from django.utils import timezone
-from pytest_django.fixtures import SettingsWrapper
+from pytest_django import Settings
 
 from apps.fleet.models import Cluster
 from apps.observations.models import Outcome, Source, SourceState
@@ -39,7 +39,7 @@ def ready(client: Client) -> tuple[int, dict[str, Any]]:
     return answer.status_code, answer.json()
 
 
-def test_live_asks_nothing(client: Client, settings: SettingsWrapper) -> None:
+def test_live_asks_nothing(client: Client, settings: Settings) -> None:
     settings.REDIS_URL = "redis://127.0.0.1:1/0"
     answer = client.get("/healthz/live")
     assert (answer.status_code, answer.json()) == (200, {"status": "ok"})
@@ -54,7 +54,7 @@ def test_ready_without_a_cluster_says_that_nothing_is_collected(client: Client) 
     assert body["collection"]["newest_good_seconds"] is None
 
 
-def test_ready_is_503_when_redis_does_not_answer(client: Client, settings: SettingsWrapper) -> None:
+def test_ready_is_503_when_redis_does_not_answer(client: Client, settings: Settings) -> None:
     settings.REDIS_URL = "redis://127.0.0.1:1/0"
     status, body = ready(client)
     assert (status, body["status"], body["redis"]) == (503, "failing", {"status": "failing"})
