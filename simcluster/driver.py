@@ -69,6 +69,8 @@ class Driver:
                 self.simulation.run_until(entry.at)
                 self.simulation.edited(KINDS[entry.kind], entry.object)
             self.simulation.run_until(self.cluster.now())
+            # A client that resumes from an earlier run must not be ahead of this one.
+            store.advance(self.simulation.now)
             self.simulation.go_live()
             self._compact()
         self.cluster.ready.set()

@@ -27,7 +27,10 @@ VERSION = {
     "major": "1",
     "minor": "36",
     "gitVersion": "v1.36.3",
+    "gitCommit": "0000000000000000000000000000000000000000",
     "gitTreeState": "clean",
+    "buildDate": "2026-07-01T00:00:00Z",
+    "compiler": "gc",
     "platform": "linux/amd64",
     "goVersion": "go1.26.1",
 }

@@ -138,6 +138,12 @@ class Store:
                 del collection.log[:cut]
             self.changed.notify_all()
 
+    def advance(self, at: float) -> None:
+        """Move time and version on without a change."""
+        with self.lock:
+            self.now = max(self.now, at)
+            self.version = max(self.version, version_at(self.now))
+
     def _next(self, at: float | None) -> int:
         if at is not None:
             self.now = max(self.now, at)

@@ -1,30 +1,28 @@
 """Kueue: work is submitted, looked at, given quota, checked, admitted, preempted, finished; its objects say so.
 
-Messages and reasons are Kueue's own (0.17, without granular reasons). Invariants: a queue's counters in its status are
-written a moment after the change, as Kueue does; work that is refused because its queue is inactive keeps no
+Messages and reasons are Kueue's own (0.17, without granular reasons). Invariants: work that is refused because its queue is inactive keeps no
 resourceRequests, work behind the head of a strict queue has no reason at all.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from decimal import Decimal
 
 from simcluster.kinds import KINDS
 from simcluster.timestamps import stamp
 
 from . import kueue_objects
-from .kueue_objects import flavors_usage, negated, owner_object, resource_requests
+from .kueue_objects import negated, owner_object, resource_requests
 from .model import Held, Job, Obj, Phase
 from .pods import OWNER_VERSIONS, Pods
+from .queue_status import QueueStatus
 from .quota import WHY, Queue, Quota
 from .world import World, condition
 
-_WL, _CQ, _LQ = KINDS["Workload"], KINDS["ClusterQueue"], KINDS["LocalQueue"]
+_WL = KINDS["Workload"]
 _ADMISSION, _CONTROLLER = "kueue-admission", "kueue-workload-controller"
-_SAY_AGAIN_SECONDS, _FLUSH_SECONDS = 900, 15
-_KEPT_SECONDS = 6 * 3600
+_SAY_AGAIN_SECONDS, _KEPT_SECONDS = 900, 6 * 3600
 _NUMBERS = re.compile(r"[0-9]+")
 
 
@@ -34,20 +32,19 @@ class Kueue:
     def __init__(self, world: World, quota: Quota, pods: Pods, check_minutes: tuple[int, int]) -> None:
         self.world, self.quota, self.pods = world, quota, pods
         self.check_minutes = check_minutes
-        self.local: dict[str, Obj] = {}
+        self.status = QueueStatus(world, quota)
         self.jobs: dict[int, Job] = {}
         self.strays: dict[int, Job] = {}
         """Work whose LocalQueue does not exist."""
         self._dirty: set[str] = set()
-        self._changed: set[str] = set()
-        self._cycle_planned = self._flush_planned = False
+        self._cycle_planned = False
 
     # ---- arriving -----------------------------------------------------------------------------------------
     def submit(self, job: Job) -> None:
         """A Job with a queue name was created: Kueue makes a Workload for it."""
         self.jobs[job.number] = job
         job.obj = kueue_objects.workload(job, self.world.uid("workload", job.number))
-        local = self.local.get(f"{job.namespace}/{job.stream.queue}")
+        local = self.status.local.get(f"{job.namespace}/{job.stream.queue}")
         queue = self.quota.queues.get(local["spec"]["clusterQueue"]) if local else None
         job.queue = queue.name if queue else ""
         said = self._inadmissible(job, local, queue)
@@ -80,11 +77,8 @@ class Kueue:
     # ---- the scheduling cycle -----------------------------------------------------------------------------
     def touch(self, *queues: str) -> None:
         """A queue's counters changed, and with them what its whole cohort may admit."""
-        self._changed.update(queues)
+        self.status.changed(*queues)
         self._dirty.update(queues)
-        if not self._flush_planned:
-            self._flush_planned = True
-            self.world.after(_FLUSH_SECONDS, self._flush)
 
     def plan(self) -> None:
         """A cycle runs a second later."""
@@ -178,8 +172,7 @@ class Kueue:
         """Pods go now; the quota follows when they are gone."""
         job.attempt += 1
         job.phase = Phase.EVICTED
-        count_status = job.obj["status"]
-        kueue_objects.count_eviction(count_status, reason)
+        kueue_objects.count_eviction(job.obj["status"], reason)
         self._not_ready(job, "WaitForStart", "Not all pods are ready or succeeded")
         self._write(job)
         self.world.event(job.obj, f"EvictedDueTo{reason}", said, _ADMISSION)
@@ -336,62 +329,38 @@ class Kueue:
         self.pods.evict(job)
         self.world.after(2, self._create_pods, job, job.attempt)
 
-    # ---- edits, counters ----------------------------------------------------------------------------------
-    def quota_changed(self) -> None:
+    # ---- edits --------------------------------------------------------------------------------------------
+    def edited(self) -> None:
         """A queue, cohort or flavor was edited: the tree is built again and everything is looked at again."""
         self.quota.rebuild()
         for queue in self.quota.queues.values():
-            inactive = self.quota.inactive(queue)
-            reason, message = inactive or ("Ready", "Can admit new workloads")
-            condition(queue.obj, self.world.now, "Active", "False" if inactive else "True", reason, message)
+            self.status.activity(queue)
+            if self.quota.inactive(queue):
+                for job in queue.pending.values():
+                    self._say_inactive(job)
+            if queue.spec.get("stopPolicy") == "HoldAndDrain":
+                self._drain(queue)
         self.touch(*self.quota.queues)
         self.plan()
 
-    def _flush(self) -> None:
-        """Write the status of the queues whose counters changed."""
-        self._flush_planned = False
-        for name in sorted(self._changed):
-            queue = self.quota.queues[name]
-            self.queue_status(queue)
-            self.world.put(_CQ, queue.obj)
-            for local in self.local.values():
-                if local["spec"]["clusterQueue"] == name:
-                    before = local["status"]
-                    self.local_status(local, queue)
-                    if local["status"] != before:
-                        self.world.put(_LQ, local)
-        self._changed = set()
+    def _say_inactive(self, job: Job) -> None:
+        words = f"ClusterQueue {job.queue} is inactive"
+        if condition(job.obj, self.world.now, "QuotaReserved", "False", "Inadmissible", words):
+            job.said = ""
+            job.obj["status"].pop("resourceRequests", None)
+            self._write(job)
+            self.world.event(job.obj, "Inadmissible", words, _CONTROLLER, warning=True)
 
-    def queue_status(self, queue: Queue) -> None:
-        held = list(queue.holding.values())
-        waiting = [job for job in held if job.phase not in (Phase.STARTING, Phase.RUNNING)]
-        admitted = [job for job in held if job not in waiting]
-        queue.obj["status"] |= {
-            "admittedWorkloads": len(admitted),
-            "reservingWorkloads": len(held),
-            "pendingWorkloads": len(queue.pending),
-            "flavorsReservation": flavors_usage(queue.spec, held, self._borrowed(queue, [])),
-            "flavorsUsage": flavors_usage(queue.spec, admitted, self._borrowed(queue, waiting)),
-        }
+    def _drain(self, queue: Queue) -> None:
+        for job in list(queue.holding.values()):
+            if job.phase in (Phase.STARTING, Phase.RUNNING):
+                said = "The ClusterQueue is stopped"
+                condition(job.obj, self.world.now, "Evicted", "True", "ClusterQueueStopped", said)
+                self._evict(job, "ClusterQueueStopped", said)
+                self.world.after(5, self._drained, job, job.attempt, said)
 
-    def _borrowed(self, queue: Queue, without: list[Job]) -> Callable[[tuple[str, str]], int]:
-        """What the queue borrows, as the tree says it, less what is reserved and not admitted yet."""
-
-        def borrowed(fr: tuple[str, str]) -> int:
-            not_yet = sum(int(job.held.get(fr, 0)) for job in without)
-            return max(0, int(self.quota.tree.borrowed("ClusterQueue", queue.name, fr)) - not_yet)
-
-        return borrowed
-
-    def local_status(self, local: Obj, queue: Queue) -> None:
-        mine = (local["metadata"]["namespace"], local["metadata"]["name"])
-        held = [job for job in queue.holding.values() if (job.namespace, job.stream.queue) == mine]
-        admitted = [job for job in held if job.phase in (Phase.STARTING, Phase.RUNNING)]
-        local["status"] = {
-            "admittedWorkloads": len(admitted),
-            "conditions": local["status"]["conditions"],
-            "flavorsReservation": flavors_usage(queue.spec, held, None),
-            "flavorsUsage": flavors_usage(queue.spec, admitted, None),
-            "pendingWorkloads": sum((j.namespace, j.stream.queue) == mine for j in queue.pending.values()),
-            "reservingWorkloads": len(held),
-        }
+    def _drained(self, job: Job, attempt: int, said: str) -> None:
+        if job.attempt == attempt and job.held:
+            self._requeue(job, "ClusterQueueStopped", said)
+            if self.quota.inactive(self.quota.queues[job.queue]):
+                self._say_inactive(job)

@@ -68,17 +68,9 @@ class Simulation:
     # ---- objects that are there from the start ------------------------------------------------------------
     def _static(self, scenario: Scenario) -> None:
         created = stamp(self.world.epoch - 86400 * 40)
-        names = {
-            "default": {},
-            "kube-system": {},
-            "gpu-operator": {},
-            "kueue-system": {},
-            "volcano-system": {},
-        }
-        labels: dict[str, dict[str, str]] = {
-            **names,
-            **{t.namespace: {"team": t.slug} for t in scenario.teams},
-        }
+        names = ("default", "kube-system", "gpu-operator", "kueue-system", "volcano-system")
+        labels: dict[str, dict[str, str]] = {name: {} for name in names}
+        labels |= {team.namespace: {"team": team.slug} for team in scenario.teams}
         for name, extra in labels.items():
             obj = {
                 "kind": "Namespace",
@@ -140,7 +132,7 @@ class Simulation:
             reason, message = inactive or ("Ready", "Can admit new workloads")
             status = "False" if inactive else "True"
             queue.obj["status"] = {"conditions": [_active(status, reason, message, created)]}
-            self.kueue.queue_status(queue)
+            self.kueue.status.fill(queue)
             self.world.put(KINDS["ClusterQueue"], queue.obj)
         for team in self.scenario.teams:
             for name, target in team.local_queues.items():
@@ -167,8 +159,8 @@ class Simulation:
             "spec": {"clusterQueue": target, "stopPolicy": "None"},
             "status": {"conditions": [condition]},
         }
-        self.kueue.local[f"{namespace}/{name}"] = obj
-        self.kueue.local_status(obj, queue)
+        self.kueue.status.local[f"{namespace}/{name}"] = obj
+        self.kueue.status.fill_local(obj, queue)
         self.world.put(KINDS["LocalQueue"], obj)
 
     # ---- work ---------------------------------------------------------------------------------------------
@@ -285,7 +277,7 @@ class Simulation:
         if kind.name in owners:
             return owners[kind.name].get(name)
         if kind.name == "LocalQueue":
-            return self.kueue.local.get(key)
+            return self.kueue.status.local.get(key)
         if kind.name == "Node":
             return self.fleet.nodes[name].obj
         if kind.name in ("Workload", "PodGroup"):
@@ -295,7 +287,7 @@ class Simulation:
 
     def _react(self, kind: Kind, name: str, mine: Obj | None) -> None:
         if kind.name in ("ClusterQueue", "Cohort", "ResourceFlavor", "LocalQueue"):
-            self.kueue.quota_changed()
+            self.kueue.edited()
         elif kind.name == "VolcanoQueue":
             self.volcano.plan()
         elif kind.name == "Node" and mine is not None:

@@ -1,0 +1,1 @@
+"""Tests of the simulated cluster, with the real client libraries over real HTTP."""
