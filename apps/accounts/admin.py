@@ -54,8 +54,9 @@ class FinanceOrPlatformAdmin(PlatformAdminOnly):
 
     def allowed(self, request: HttpRequest) -> bool:
         user = request.user
-        is_staff = isinstance(user, User) and user.is_active and user.is_staff
-        return super().allowed(request) or bool(is_staff and user.is_finance)
+        if super().allowed(request):
+            return True
+        return isinstance(user, User) and user.is_active and user.is_staff and user.is_finance
 
 
 class MembershipInline(PlatformAdminOnly, Inline):

@@ -4,9 +4,11 @@ Chromium reports each violation as an event; none may happen, and the page must 
 
 import shutil
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from django.test import Client
+from playwright.sync_api import Page
 
 from apps.api.tests.world import World
 
@@ -21,7 +23,7 @@ document.addEventListener("securitypolicyviolation", (e) => {
 
 
 @pytest.fixture
-def browser_page(live_server, world: World) -> Iterator:
+def browser_page(live_server: Any, world: World) -> Iterator[Page]:
     """A page of a browser in which the platform admin is signed in."""
     from playwright.sync_api import sync_playwright
 
@@ -41,14 +43,15 @@ def browser_page(live_server, world: World) -> Iterator:
         browser.close()
 
 
-def visit(page, path: str) -> str:
+def visit(page: Any, path: str) -> str:
     page.goto(path)
     page.wait_for_load_state("networkidle")
     assert page.evaluate("window.violations") == []
-    return page.inner_text("body")
+    text: str = page.inner_text("body")
+    return text
 
 
-def test_the_reading_page_of_the_api_shows_every_route(browser_page):
+def test_the_reading_page_of_the_api_shows_every_route(browser_page: Page) -> None:
     from apps.api.tests.test_reads import LISTS
 
     requested: list[str] = []
@@ -65,7 +68,7 @@ def test_the_reading_page_of_the_api_shows_every_route(browser_page):
     assert browser_page.evaluate("window.violations") == []
 
 
-def test_the_admin_site_works_and_refuses_a_taken_period_in_words(browser_page, world: World):
+def test_the_admin_site_works_and_refuses_a_taken_period_in_words(browser_page: Page, world: World) -> None:
     assert "Team bindings" in visit(browser_page, "/admin/")
     visit(browser_page, "/admin/accounts/user/add/")
     visit(browser_page, "/admin/fleet/teambinding/add/")

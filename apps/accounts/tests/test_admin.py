@@ -34,21 +34,21 @@ MODELS = ("accounts/user", "accounts/team", "fleet/cluster", "fleet/teambinding"
 
 @pytest.mark.parametrize("path", ["/admin/", *(f"/admin/{model}/" for model in MODELS)])
 @pytest.mark.parametrize("role", ["viewer", "finance", "platform_admin"])
-def test_only_staff_gets_in_whatever_the_role(path, role):
+def test_only_staff_gets_in_whatever_the_role(path: str, role: str) -> None:
     response = signed_in(person("p", role)).get(path)
     assert response.status_code == 302
-    assert response.url.startswith("/admin/login/")
+    assert response.headers["Location"].startswith("/admin/login/")
 
 
 @pytest.mark.parametrize("role", ["viewer", "finance"])
 @pytest.mark.parametrize("model", MODELS)
-def test_staff_of_another_role_maintains_nothing_here(role, model):
+def test_staff_of_another_role_maintains_nothing_here(role: str, model: str) -> None:
     assert signed_in(person("p", role, is_staff=True)).get(f"/admin/{model}/").status_code == 403
     assert signed_in(person("q", role, is_staff=True)).get(f"/admin/{model}/add/").status_code == 403
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_a_platform_admin_maintains_the_fleet_without_inline_code(platform_admin, model):
+def test_a_platform_admin_maintains_the_fleet_without_inline_code(platform_admin: User, model: str) -> None:
     client = signed_in(platform_admin)
     for path in ("/admin/", f"/admin/{model}/", f"/admin/{model}/add/"):
         response = client.get(path)
@@ -57,7 +57,7 @@ def test_a_platform_admin_maintains_the_fleet_without_inline_code(platform_admin
         assert "unsafe" not in response.headers["Content-Security-Policy"]
 
 
-def test_the_login_page_of_the_site_has_no_inline_code():
+def test_the_login_page_of_the_site_has_no_inline_code() -> None:
     assert not INLINE.search(Client().get("/admin/login/").content.decode())
 
 
@@ -75,7 +75,7 @@ def form_of(user: User, **changes: object) -> dict[str, object]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def test_a_platform_admin_gives_a_role_and_a_team(platform_admin):
+def test_a_platform_admin_gives_a_role_and_a_team(platform_admin: User) -> None:
     user, team = person("new"), Team.objects.create(slug="red", name="Red")
     client = signed_in(platform_admin)
     changes = {
@@ -92,7 +92,7 @@ def test_a_platform_admin_gives_a_role_and_a_team(platform_admin):
     assert Membership.objects.get(user=user).role == "lead"
 
 
-def test_a_platform_admin_cannot_make_a_superuser(platform_admin):
+def test_a_platform_admin_cannot_make_a_superuser(platform_admin: User) -> None:
     client = signed_in(platform_admin)
     for user in (person("new"), platform_admin):
         path = f"/admin/accounts/user/{user.pk}/change/"
@@ -101,7 +101,7 @@ def test_a_platform_admin_cannot_make_a_superuser(platform_admin):
         assert not user.is_superuser
 
 
-def test_a_platform_admin_cannot_take_over_a_superuser(platform_admin):
+def test_a_platform_admin_cannot_take_over_a_superuser(platform_admin: User) -> None:
     root = person("root", is_superuser=True, is_staff=True)
     client = signed_in(platform_admin)
     new = {
@@ -120,7 +120,7 @@ def test_a_platform_admin_cannot_take_over_a_superuser(platform_admin):
     assert root.check_password("a long old password")
 
 
-def test_a_superuser_can_make_another_one():
+def test_a_superuser_can_make_another_one() -> None:
     user = person("new")
     client = signed_in(person("root", is_superuser=True, is_staff=True))
     client.post(f"/admin/accounts/user/{user.pk}/change/", form_of(user, is_superuser="on"))
@@ -128,7 +128,7 @@ def test_a_superuser_can_make_another_one():
     assert user.is_superuser
 
 
-def test_a_new_user_is_a_viewer_without_staff_rights(platform_admin):
+def test_a_new_user_is_a_viewer_without_staff_rights(platform_admin: User) -> None:
     values = {
         "username": "new",
         "usable_password": "true",

@@ -4,5 +4,5 @@ from apps.api.tests.world import World, make_world
 
 
 @pytest.fixture
-def world(db) -> World:
+def world(db: None) -> World:
     return make_world()

@@ -1,8 +1,10 @@
 """The OpenAPI document: free of warnings, as committed, and true: real answers are checked against it."""
 
 import re
+from pathlib import Path
+from typing import Any
 
-import jsonschema
+import jsonschema  # type: ignore[import-untyped]
 import pytest
 import yaml
 from django.conf import settings
@@ -17,25 +19,25 @@ from apps.api.urls import urlpatterns
 
 
 @pytest.fixture(scope="module")
-def schema() -> dict:
+def schema() -> dict[str, Any]:
     return document()
 
 
-def test_the_document_is_valid_and_made_without_a_warning():
+def test_the_document_is_valid_and_made_without_a_warning() -> None:
     with GENERATOR_STATS.silence():
         GENERATOR_STATS.reset()
-        validate_schema(document())
+        validate_schema(document())  # type: ignore[no-untyped-call]
         found = {**GENERATOR_STATS._warn_cache, **GENERATOR_STATS._error_cache}
     assert found == {}
 
 
-def test_the_committed_document_is_up_to_date(tmp_path):
+def test_the_committed_document_is_up_to_date(tmp_path: Path) -> None:
     call_command("write_openapi", str(tmp_path / "openapi.yaml"), verbosity=0)
     made = (tmp_path / "openapi.yaml").read_text()
     assert made == (settings.BASE_DIR / "docs" / "openapi.yaml").read_text(), "run: manage.py write_openapi"
 
 
-def test_the_document_is_the_same_in_every_language():
+def test_the_document_is_the_same_in_every_language() -> None:
     from django.utils.translation import override
 
     with override("zh-hans"):
@@ -44,7 +46,7 @@ def test_the_document_is_the_same_in_every_language():
     assert chinese == document_yaml()
 
 
-def test_every_route_is_documented(schema):
+def test_every_route_is_documented(schema: dict[str, Any]) -> None:
     routes = {
         str(pattern.pattern) for pattern in urlpatterns if str(pattern.pattern).startswith(("v1/", "^v1/"))
     }
@@ -56,7 +58,7 @@ def test_every_route_is_documented(schema):
 
 
 @pytest.mark.parametrize("path", [*(f"{route}/" for route in LISTS), "usage/hours/?cluster=east"])
-def test_a_list_answers_what_the_document_promises(world: World, schema, path):
+def test_a_list_answers_what_the_document_promises(world: World, schema: dict[str, Any], path: str) -> None:
     check(schema, f"/api/v1/{path.partition('?')[0]}", world.client("admin").get(f"/api/v1/{path}"))
 
 
@@ -69,25 +71,29 @@ def test_a_list_answers_what_the_document_promises(world: World, schema, path):
         ("workloads/{uid}/", "workloads/uid-red-waits/"),
     ],
 )
-def test_a_detail_answers_what_the_document_promises(world: World, schema, route, path):
+def test_a_detail_answers_what_the_document_promises(
+    world: World, schema: dict[str, Any], route: str, path: str
+) -> None:
     check(schema, f"/api/v1/{route}", world.client("admin").get(f"/api/v1/{path}"))
 
 
 @pytest.mark.parametrize(("path", "status"), [("teams/?x=1", 400), ("teams/none/", 404)])
-def test_an_error_answers_what_the_document_promises(world: World, schema, path, status):
+def test_an_error_answers_what_the_document_promises(
+    world: World, schema: dict[str, Any], path: str, status: int
+) -> None:
     response = world.client("admin").get(f"/api/v1/{path}")
     assert response.status_code == status
     check(schema, "/api/v1/teams/", response, media="application/problem+json")
 
 
-def test_every_parameter_of_the_shared_filters_is_documented(schema):
+def test_every_parameter_of_the_shared_filters_is_documented(schema: dict[str, Any]) -> None:
     parameters = {p["name"]: p for p in schema["paths"]["/api/v1/admission-failures/"]["get"]["parameters"]}
     assert {"window", "from", "to", "cluster", "team", "cause", "cursor", "page_size"} <= set(parameters)
     assert "quota" in parameters["cause"]["schema"]["enum"]
     assert parameters["page_size"]["schema"]["maximum"] == 500
 
 
-def check(schema: dict, route: str, response, media: str = "application/json") -> None:
+def check(schema: dict[str, Any], route: str, response: Any, media: str = "application/json") -> None:
     promised = schema["paths"][route]["get"]["responses"][str(response.status_code)]["content"][media][
         "schema"
     ]
@@ -95,7 +101,7 @@ def check(schema: dict, route: str, response, media: str = "application/json") -
     jsonschema.Draft202012Validator(whole).validate(response.json())
 
 
-def closed(node):
+def closed(node: Any) -> Any:
     """Every object with named properties takes no other ones: an undocumented field is a fault, too."""
     if isinstance(node, dict):
         made = {key: closed(value) for key, value in node.items()}
@@ -106,14 +112,14 @@ def closed(node):
 
 
 @pytest.mark.parametrize("suffix", ["", "?format=json"])
-def test_the_document_is_served_to_whoever_is_signed_in(world: World, suffix):
+def test_the_document_is_served_to_whoever_is_signed_in(world: World, suffix: str) -> None:
     assert world.client("anonymous").get("/api/schema/").status_code == 401
     response = world.client("guest").get("/api/schema/")
     assert response.status_code == 200
     assert yaml.safe_load(response.content)["info"]["title"] == "GPU Portal API"
 
 
-def test_the_reading_page_needs_no_other_host_and_no_inline_code(world: World):
+def test_the_reading_page_needs_no_other_host_and_no_inline_code(world: World) -> None:
     assert world.client("anonymous").get("/api/docs/").status_code == 302
     response = world.client("guest").get("/api/docs/")
     text = response.content.decode()

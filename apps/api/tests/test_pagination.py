@@ -1,6 +1,10 @@
 """Cursors: every row that stays is read exactly once, whatever comes and goes between two pages."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
+from django.test import Client
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,13 +16,13 @@ KEYS = st.tuples(st.integers(-(2**62), 2**62), st.text(max_size=20))
 
 
 @given(key=KEYS, route=st.text(max_size=10))
-def test_a_cursor_gives_its_key_back(key, route):
+def test_a_cursor_gives_its_key_back(key: Any, route: str) -> None:
     assert decode_cursor(encode_cursor(key, route=route), route=route) == key
     assert decode_cursor(encode_cursor(key, route=route), route=route + "x") is None
 
 
 @given(text=st.text(max_size=60))
-def test_any_other_text_is_no_cursor(text):
+def test_any_other_text_is_no_cursor(text: str) -> None:
     assert decode_cursor(text, route="r") is None
 
 
@@ -28,7 +32,9 @@ def test_any_other_text_is_no_cursor(text):
     late=st.sets(KEYS, max_size=20),
     size=st.integers(1, 7),
 )
-def test_rows_that_stay_are_read_once_while_others_come_and_go(kept, early, late, size):
+def test_rows_that_stay_are_read_once_while_others_come_and_go(
+    kept: Any, early: Any, late: Any, size: int
+) -> None:
     early, late = early - kept, late - kept - early
     read, after, first = [], None, True
     while True:
@@ -46,7 +52,9 @@ def test_rows_that_stay_are_read_once_while_others_come_and_go(kept, early, late
 
 @pytest.mark.django_db
 @pytest.mark.parametrize(("count", "size", "pages"), [(0, 2, 1), (2, 2, 1), (3, 2, 2), (4, 2, 2), (5, 2, 3)])
-def test_a_table_is_read_page_by_page(count, size, pages, django_assert_num_queries):
+def test_a_table_is_read_page_by_page(
+    count: int, size: int, pages: int, django_assert_num_queries: Any
+) -> None:
     Team.objects.bulk_create([Team(slug=f"t{n}", name=f"T{count - n}") for n in range(count)])
     slugs, after, seen = [], None, 0
     while True:
@@ -61,7 +69,7 @@ def test_a_table_is_read_page_by_page(count, size, pages, django_assert_num_quer
     assert seen == pages
 
 
-def read_all(client, path: str, between=lambda: None) -> list[dict]:
+def read_all(client: Client, path: str, between: Callable[[], None] = lambda: None) -> list[dict[str, Any]]:
     rows = []
     while path:
         body = client.get(path).json()
@@ -71,7 +79,7 @@ def read_all(client, path: str, between=lambda: None) -> list[dict]:
     return rows
 
 
-def test_workloads_that_arrive_and_leave_do_not_disturb_the_reading(world: World):
+def test_workloads_that_arrive_and_leave_do_not_disturb_the_reading(world: World) -> None:
     names = iter(range(100))
 
     def someone_arrives() -> None:
@@ -87,7 +95,7 @@ def test_workloads_that_arrive_and_leave_do_not_disturb_the_reading(world: World
     assert {"uid-red-waits", "uid-red-runs", "uid-blue-waits", "uid-blue-runs", "uid-nobodys"} <= set(uids)
 
 
-def test_waiting_work_is_paged_from_the_longest_wait_on(world: World):
+def test_waiting_work_is_paged_from_the_longest_wait_on(world: World) -> None:
     def someone_arrives() -> None:
         workload(world, "late", queued_at=world.now)
 
@@ -101,7 +109,7 @@ def test_waiting_work_is_paged_from_the_longest_wait_on(world: World):
     assert len(rows) == 4
 
 
-def someone_arrives_once(arrive, times: int):
+def someone_arrives_once(arrive: Callable[[], None], times: int) -> Callable[[], None]:
     left = iter(range(times))
 
     def between() -> None:
@@ -111,7 +119,7 @@ def someone_arrives_once(arrive, times: int):
     return between
 
 
-def test_the_next_page_keeps_the_filters(world: World):
+def test_the_next_page_keeps_the_filters(world: World) -> None:
     client = world.client("finance")
     body = client.get("/api/v1/workloads/?page_size=1&state=pending&cluster=east").json()
     assert body["next"].startswith("/api/v1/workloads/?page_size=1&state=pending&cluster=east&cursor=")

@@ -1,23 +1,24 @@
 """Every error is a problem document: its media type, its stable words, its translated ones, the fields it names."""
 
 import base64
+from typing import Any
 
 import pytest
 from django.test import Client, RequestFactory
 
 from apps.accounts.models import User
-from apps.api.base import ListView
+from apps.api.base import ListView, Reading
 from apps.api.clusters import ClusterSerializer
-from apps.api.pagination import encode_cursor
+from apps.api.pagination import Key, Page, encode_cursor
 from apps.api.tests.world import World
 
 V1 = "/api/v1"
 
 
-def assert_problem(response, status: int, kind: str) -> dict:
+def assert_problem(response: Any, status: int, kind: str) -> dict[str, Any]:
     assert response.status_code == status, response.content[:500]
     assert response.headers["Content-Type"] == "application/problem+json"
-    body = response.json()
+    body: dict[str, Any] = response.json()
     assert body["type"] == f"urn:gpu-portal:problem:{kind}"
     assert body["status"] == status
     assert body["title"]
@@ -26,22 +27,22 @@ def assert_problem(response, status: int, kind: str) -> dict:
     return body
 
 
-def faults(body: dict) -> set[tuple[str, str]]:
+def faults(body: dict[str, Any]) -> set[tuple[str, str]]:
     return {(fault["parameter"], fault["code"]) for fault in body["errors"]}
 
 
-def test_nobody_is_told_that_login_is_missing_and_is_not_redirected(world: World):
+def test_nobody_is_told_that_login_is_missing_and_is_not_redirected(world: World) -> None:
     response = world.client("anonymous").get(f"{V1}/teams/")
     assert_problem(response, 401, "not-authenticated")
     assert response.headers["WWW-Authenticate"].startswith("Basic")
 
 
-def test_a_wrong_password_is_a_401(world: World):
+def test_a_wrong_password_is_a_401(world: World) -> None:
     header = "Basic " + base64.b64encode(b"viewer:wrong").decode()
     assert_problem(Client().get(f"{V1}/teams/", headers={"Authorization": header}), 401, "not-authenticated")
 
 
-def test_basic_authentication_lets_a_script_in(world: World):
+def test_basic_authentication_lets_a_script_in(world: World) -> None:
     world.users["viewer"].set_password("right")
     world.users["viewer"].save()
     header = "Basic " + base64.b64encode(b"viewer:right").decode()
@@ -52,12 +53,12 @@ def test_basic_authentication_lets_a_script_in(world: World):
 @pytest.mark.parametrize(
     "path", ["/api/", "/api/v1/", "/api/v1/nothing/", "/api/v2/teams/", "/api/v1/teams/%00/"]
 )
-def test_an_address_that_leads_nowhere_is_a_404(world: World, path):
+def test_an_address_that_leads_nowhere_is_a_404(world: World, path: str) -> None:
     assert_problem(world.client("viewer").get(path), 404, "not-found")
     assert_problem(world.client("anonymous").get(path), 401, "not-authenticated")
 
 
-def test_an_address_without_its_slash_says_so(world: World):
+def test_an_address_without_its_slash_says_so(world: World) -> None:
     body = assert_problem(world.client("viewer").get(f"{V1}/teams"), 404, "not-found")
     assert "/api/v1/teams/" in body["detail"]
     body = assert_problem(world.client("viewer").get(f"{V1}/nothing"), 404, "not-found")
@@ -65,20 +66,20 @@ def test_an_address_without_its_slash_says_so(world: World):
 
 
 @pytest.mark.parametrize("method", ["post", "put", "patch", "delete", "options"])
-def test_reads_take_no_other_method(world: World, method):
+def test_reads_take_no_other_method(world: World, method: str) -> None:
     response = getattr(world.client("viewer"), method)(f"{V1}/teams/")
     body = assert_problem(response, 405, "method-not-allowed")
     assert method.upper() in body["detail"]
     assert "GET" in response.headers["Allow"]
 
 
-def test_session_writes_need_the_csrf_token(world: World):
+def test_session_writes_need_the_csrf_token(world: World) -> None:
     client = Client(enforce_csrf_checks=True)
     client.force_login(world.users["viewer"])
     assert_problem(client.post(f"{V1}/teams/"), 403, "not-allowed")
 
 
-def test_only_json_is_served(world: World):
+def test_only_json_is_served(world: World) -> None:
     response = world.client("viewer").get(f"{V1}/teams/", headers={"Accept": "text/csv"})
     assert_problem(response, 406, "not-acceptable")
 
@@ -111,20 +112,22 @@ def test_only_json_is_served(world: World):
         ("quotas", "team=-", {("team", "not_found")}),
     ],
 )
-def test_a_parameter_that_cannot_be_used_is_named(world: World, route, query, expected):
+def test_a_parameter_that_cannot_be_used_is_named(
+    world: World, route: str, query: str, expected: Any
+) -> None:
     body = assert_problem(world.client("admin").get(f"{V1}/{route}/?{query}"), 400, "invalid-parameters")
     assert faults(body) == expected
     assert all(fault["detail"] for fault in body["errors"])
 
 
-def test_details_take_no_parameter_either(world: World):
+def test_details_take_no_parameter_either(world: World) -> None:
     body = assert_problem(
         world.client("viewer").get(f"{V1}/teams/red/?page_size=1"), 400, "invalid-parameters"
     )
     assert faults(body) == {("page_size", "unknown")}
 
 
-def test_a_foreign_team_in_a_filter_looks_like_none_at_all(world: World):
+def test_a_foreign_team_in_a_filter_looks_like_none_at_all(world: World) -> None:
     client = world.client("red_lead")
     foreign = client.get(f"{V1}/workloads/?team=blue").json()
     assert foreign == client.get(f"{V1}/workloads/?team=no-such-team").json()
@@ -146,14 +149,14 @@ def test_a_foreign_team_in_a_filter_looks_like_none_at_all(world: World):
         base64.urlsafe_b64encode(b"[" * 1400).decode(),
     ],
 )
-def test_a_cursor_that_this_list_did_not_make_is_refused(world: World, cursor):
+def test_a_cursor_that_this_list_did_not_make_is_refused(world: World, cursor: str) -> None:
     body = assert_problem(
         world.client("viewer").get(f"{V1}/teams/?cursor={cursor}"), 400, "invalid-parameters"
     )
     assert faults(body) == {("cursor", "cursor")}
 
 
-def test_words_are_translated_and_codes_are_not(world: World):
+def test_words_are_translated_and_codes_are_not(world: World) -> None:
     client = world.client("viewer")
     english = client.get(f"{V1}/teams/?page_size=x", headers={"Accept-Language": "en"}).json()
     answer = client.get(f"{V1}/teams/?page_size=x", headers={"Accept-Language": "zh-hans"})
@@ -170,12 +173,12 @@ class Broken(ListView):
     route = "broken"
     item = ClusterSerializer
 
-    def page(self, reading, *, after, size):
+    def page(self, reading: Reading, *, after: Key | None, size: int) -> Page[Any]:
         raise ZeroDivisionError("the secret of the house")
 
 
 @pytest.mark.django_db
-def test_a_fault_in_the_portal_is_a_500_that_tells_nothing(caplog):
+def test_a_fault_in_the_portal_is_a_500_that_tells_nothing(caplog: pytest.LogCaptureFixture) -> None:
     request = RequestFactory().get("/api/v1/broken/")
     request.user = User.objects.create_user("somebody")
     response = Broken.as_view()(request)

@@ -4,6 +4,7 @@ import json
 import re
 from datetime import timedelta
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from django.utils.translation import override
@@ -36,18 +37,20 @@ LISTS = [
 TEAM_SCOPED = ("teams", "workloads", "admission-failures", "usage", "charges", "quotas", "queues")
 
 
-def get(world: World, role: str, path: str, **headers: str) -> dict:
+def get(world: World, role: str, path: str, **headers: str) -> dict[str, Any]:
     response = world.client(role).get(f"{V1}/{path}", headers=headers)
     assert response.status_code == 200, response.content[:1000]
-    return response.json()
+    body: dict[str, Any] = response.json()
+    return body
 
 
-def results(world: World, role: str, path: str) -> list[dict]:
-    return get(world, role, path)["results"]
+def results(world: World, role: str, path: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = get(world, role, path)["results"]
+    return rows
 
 
 @pytest.mark.parametrize("route", LISTS)
-def test_every_list_says_how_old_and_how_complete_it_is(world: World, route):
+def test_every_list_says_how_old_and_how_complete_it_is(world: World, route: str) -> None:
     body = get(world, "admin", f"{route}/")
     assert list(body)[:5] == ["as_of", "state", "state_label", "sources", "missing"]
     assert body["as_of"].endswith("Z")
@@ -59,7 +62,7 @@ def test_every_list_says_how_old_and_how_complete_it_is(world: World, route):
 
 @pytest.mark.parametrize("route", LISTS)
 @pytest.mark.parametrize("role", ROLES[1:])
-def test_no_number_is_a_float_and_every_time_is_utc(world: World, route, role):
+def test_no_number_is_a_float_and_every_time_is_utc(world: World, route: str, role: str) -> None:
     response = world.client(role).get(f"{V1}/{route}/")
     assert response.status_code == 200
     text = response.content.decode()
@@ -83,7 +86,9 @@ def test_no_number_is_a_float_and_every_time_is_utc(world: World, route, role):
         ("admin", ("red", "blue"), ()),
     ],
 )
-def test_a_list_holds_the_readers_teams_and_no_trace_of_others(world: World, route, role, sees, not_sees):
+def test_a_list_holds_the_readers_teams_and_no_trace_of_others(
+    world: World, route: str, role: str, sees: tuple[str, ...], not_sees: tuple[str, ...]
+) -> None:
     rows = json.dumps(results(world, role, f"{route}/"))
     for team in sees:
         assert re.search(rf'"{team}[-"]', rows)
@@ -92,19 +97,19 @@ def test_a_list_holds_the_readers_teams_and_no_trace_of_others(world: World, rou
 
 
 @pytest.mark.parametrize("route", ["workloads", "admission-failures", "usage", "charges"])
-def test_readers_of_all_teams_also_see_what_nobody_owns(world: World, route):
+def test_readers_of_all_teams_also_see_what_nobody_owns(world: World, route: str) -> None:
     assert None in {row["team"] for row in results(world, "finance", f"{route}/")}
     assert {row["team"] for row in results(world, "finance", f"{route}/?team=-")} == {None}
     assert {row["team"] for row in results(world, "finance", f"{route}/?team=red")} == {"red"}
 
 
 @pytest.mark.parametrize("role", ["guest", "viewer", "finance", "admin"])
-def test_every_role_reads_the_fleet(world: World, role):
+def test_every_role_reads_the_fleet(world: World, role: str) -> None:
     for route in ("clusters", "capacity", "nodes", "rates", "sources"):
         assert results(world, role, f"{route}/")
 
 
-def test_clusters_show_no_credentials_and_only_what_is_collected(world: World):
+def test_clusters_show_no_credentials_and_only_what_is_collected(world: World) -> None:
     text = world.client("admin").get(f"{V1}/clusters/").content.decode()
     assert "kubeconfig" not in text
     (row,) = json.loads(text)["results"]
@@ -114,7 +119,7 @@ def test_clusters_show_no_credentials_and_only_what_is_collected(world: World):
     assert world.client("admin").get(f"{V1}/clusters/west/").status_code == 404
 
 
-def test_a_team_names_what_it_owns_now_and_the_readers_role(world: World):
+def test_a_team_names_what_it_owns_now_and_the_readers_role(world: World) -> None:
     old = world.now - timedelta(days=9)
     TeamBinding.objects.create(
         team=world.red,
@@ -133,12 +138,12 @@ def test_a_team_names_what_it_owns_now_and_the_readers_role(world: World):
     assert get(world, "finance", "teams/red/")["result"]["your_role"] == ""
 
 
-def test_a_member_of_two_teams_sees_both_once(world: World):
+def test_a_member_of_two_teams_sees_both_once(world: World) -> None:
     Membership.objects.create(user=world.users["viewer"], team=world.blue)
     assert [row["slug"] for row in results(world, "viewer", "teams/")] == ["red", "blue"]
 
 
-def test_a_workload_tells_what_it_asks_and_what_it_holds(world: World):
+def test_a_workload_tells_what_it_asks_and_what_it_holds(world: World) -> None:
     waits, runs = (get(world, "viewer", f"workloads/uid-red-{name}/")["result"] for name in ("waits", "runs"))
     assert (waits["state"], waits["queue"], waits["team"], waits["held"]) == ("pending", "red-cq", "red", [])
     assert waits["asked"] == {"nvidia.com/gpu": "4"}
@@ -147,7 +152,7 @@ def test_a_workload_tells_what_it_asks_and_what_it_holds(world: World):
     assert runs["held"] == [{"flavor": "h100", "resource": "nvidia.com/gpu", "quantity": "4"}]
 
 
-def test_workloads_are_narrowed_by_each_parameter(world: World):
+def test_workloads_are_narrowed_by_each_parameter(world: World) -> None:
     def names(query: str) -> set[str]:
         return {row["name"] for row in results(world, "finance", f"workloads/?{query}")}
 
@@ -159,7 +164,7 @@ def test_workloads_are_narrowed_by_each_parameter(world: World):
     assert names("team=red&queue=blue-cq") == set()
 
 
-def test_a_local_queue_binding_takes_work_out_of_its_cluster_queues_team(world: World):
+def test_a_local_queue_binding_takes_work_out_of_its_cluster_queues_team(world: World) -> None:
     TeamBinding.objects.create(
         team=world.blue,
         cluster=world.east,
@@ -173,7 +178,7 @@ def test_a_local_queue_binding_takes_work_out_of_its_cluster_queues_team(world: 
     assert world.client("viewer").get(f"{V1}/workloads/uid-red-waits/").status_code == 404
 
 
-def test_waiting_work_says_why_in_stable_words_and_in_the_clusters_own(world: World):
+def test_waiting_work_says_why_in_stable_words_and_in_the_clusters_own(world: World) -> None:
     body = get(world, "viewer", "admission-failures/")
     (row,) = body["results"]
     assert body["count"] == 1
@@ -186,13 +191,13 @@ def test_waiting_work_says_why_in_stable_words_and_in_the_clusters_own(world: Wo
     }
 
 
-def test_counts_are_of_the_readers_work_only(world: World):
+def test_counts_are_of_the_readers_work_only(world: World) -> None:
     assert get(world, "admin", "admission-failures/?page_size=1")["count"] == 3
     assert get(world, "blue_lead", "admission-failures/?page_size=1")["count"] == 1
     assert get(world, "guest", "admission-failures/")["count"] == 0
 
 
-def test_usage_is_summed_over_whole_hours_as_exact_text(world: World):
+def test_usage_is_summed_over_whole_hours_as_exact_text(world: World) -> None:
     start = floor_hour(world.now) - 2 * HOUR
     query = (
         f"from={start + timedelta(minutes=10):%Y-%m-%dT%H:%M:%SZ}&to={start + 2 * HOUR:%Y-%m-%dT%H:%M:%SZ}"
@@ -206,7 +211,7 @@ def test_usage_is_summed_over_whole_hours_as_exact_text(world: World):
     assert (row["reserved_unit_seconds"], row["admitted_unit_seconds"]) == ("28801", "14400.5")
 
 
-def test_a_charge_is_exact_and_a_missing_rate_is_not_free(world: World):
+def test_a_charge_is_exact_and_a_missing_rate_is_not_free(world: World) -> None:
     body = get(world, "viewer", "charges/?window=24h")
     (row,) = body["results"]
     assert row["unit_seconds"] == "43201.5"
@@ -219,7 +224,7 @@ def test_a_charge_is_exact_and_a_missing_rate_is_not_free(world: World):
     assert (body["totals"], body["unpriced_unit_seconds"]) == ({}, {"nvidia.com/gpu": "43201.5"})
 
 
-def test_finished_hours_come_once_in_order_and_never_twice(world: World):
+def test_finished_hours_come_once_in_order_and_never_twice(world: World) -> None:
     path = "usage/hours/?cluster=east"
     body = get(world, "finance", path)
     this_hour = floor_hour(world.now)
@@ -233,14 +238,14 @@ def test_finished_hours_come_once_in_order_and_never_twice(world: World):
     assert {row["team"] for row in body["results"]} == {"red", "blue", None}
 
 
-def test_hours_of_a_cluster_that_was_never_rolled_up_are_not_zero_but_unknown(world: World):
+def test_hours_of_a_cluster_that_was_never_rolled_up_are_not_zero_but_unknown(world: World) -> None:
     usage_hour(world, world.red, floor_hour(world.now) - HOUR, cluster=world.west)
     body = get(world, "finance", "usage/hours/?cluster=west")
     assert (body["finished_until"], body["results"]) == (None, [])
     assert UsageHour.objects.filter(cluster=world.west).exists()
 
 
-def test_rates_say_where_they_hold(world: World):
+def test_rates_say_where_they_hold(world: World) -> None:
     Rate.objects.create(
         cluster=world.east,
         flavor="h100",
@@ -258,7 +263,7 @@ def test_rates_say_where_they_hold(world: World):
     )
 
 
-def test_a_failed_source_is_told_to_all_and_its_raw_error_to_platform_admins(world: World):
+def test_a_failed_source_is_told_to_all_and_its_raw_error_to_platform_admins(world: World) -> None:
     SourceState.objects.filter(source="kueue").update(
         last_outcome=Outcome.FAILED,
         error_kind="unauthorized",
@@ -277,7 +282,7 @@ def test_a_failed_source_is_told_to_all_and_its_raw_error_to_platform_admins(wor
     assert admins["kueue"]["error"] == "401 from https://10.0.0.1:6443"
 
 
-def test_a_source_that_was_never_read_is_missing_and_has_no_age(world: World):
+def test_a_source_that_was_never_read_is_missing_and_has_no_age(world: World) -> None:
     SourceState.objects.filter(source="kueue").delete()
     body = get(world, "admin", "workloads/")
     assert body["state"] == "partial"
@@ -289,7 +294,7 @@ def test_a_source_that_was_never_read_is_missing_and_has_no_age(world: World):
     assert (body["as_of"], body["state"]) == (None, "never")
 
 
-def test_old_numbers_are_called_stale_with_their_age(world: World):
+def test_old_numbers_are_called_stale_with_their_age(world: World) -> None:
     SourceState.objects.filter(source="kueue").update(
         last_ok_at=world.now - HOUR, last_run_at=world.now - HOUR
     )
@@ -300,7 +305,7 @@ def test_old_numbers_are_called_stale_with_their_age(world: World):
     assert ages["volcano"] < 60
 
 
-def test_findings_are_worst_first_and_of_the_readers_teams(world: World):
+def test_findings_are_worst_first_and_of_the_readers_teams(world: World) -> None:
     quarantine(world)
     inactive = {
         "Active": {"status": "False", "reason": "FlavorNotFound", "message": "no flavor", "since": None}
@@ -321,7 +326,7 @@ def test_findings_are_worst_first_and_of_the_readers_teams(world: World):
     assert all(row["text"] and row["key"] and row["cluster"] == "east" for row in seen["admin"])
 
 
-def test_quota_rows_are_the_queues_numbers(world: World):
+def test_quota_rows_are_the_queues_numbers(world: World) -> None:
     (row,) = [r for r in results(world, "viewer", "quotas/") if r["resource"] == "nvidia.com/gpu"]
     assert (row["queue"], row["flavor"], row["cohort"], row["system"]) == ("red-cq", "h100", "all", "kueue")
     assert (row["nominal"], row["reserved"], row["pending"], row["waiting_workloads"]) == ("8", "4", "4", 1)
@@ -329,14 +334,14 @@ def test_quota_rows_are_the_queues_numbers(world: World):
     assert row["teams"] == ["red"]
 
 
-def test_queues_come_flat_with_their_parent(world: World):
+def test_queues_come_flat_with_their_parent(world: World) -> None:
     rows = {row["name"]: row for row in results(world, "admin", "queues/")}
     assert (rows["red-cq"]["kind"], rows["red-cq"]["parent"]) == ("ClusterQueue", "all")
     assert (rows["all"]["kind"], rows["all"]["is_implicit"]) == ("Cohort", True)
     assert rows["red-cq"]["quotas"][0]["nominal"] == "8"
 
 
-def test_capacity_adds_up(world: World):
+def test_capacity_adds_up(world: World) -> None:
     body = get(world, "viewer", "capacity/")
     (pool,) = body["results"]
     assert (
@@ -347,7 +352,7 @@ def test_capacity_adds_up(world: World):
     assert body["left_out_clusters"] == []
 
 
-def test_a_node_lists_the_readers_pods_and_counts_the_others(world: World):
+def test_a_node_lists_the_readers_pods_and_counts_the_others(world: World) -> None:
     assert [row["name"] for row in results(world, "guest", "nodes/")] == ["gpu-1", "gpu-2"]
     seen = {role: get(world, role, "nodes/east/gpu-1/")["result"] for role in ("guest", "viewer", "admin")}
     assert {role: [pod["name"] for pod in node["pods"]] for role, node in seen.items()} == {
@@ -364,7 +369,7 @@ def test_a_node_lists_the_readers_pods_and_counts_the_others(world: World):
         assert world.client("admin").get(f"{V1}/{path}").status_code == 404
 
 
-def test_times_are_utc_whatever_zone_the_pages_are_in(world: World, settings):
+def test_times_are_utc_whatever_zone_the_pages_are_in(world: World, settings: Any) -> None:
     settings.TIME_ZONE = "Asia/Shanghai"
     assert get(world, "admin", "workloads/")["results"][0]["queued_at"].endswith("Z")
 
@@ -381,19 +386,19 @@ def test_times_are_utc_whatever_zone_the_pages_are_in(world: World, settings):
         ("Infinity", "Infinity"),
     ],
 )
-def test_decimals_are_plain_digits(value, text):
+def test_decimals_are_plain_digits(value: str, text: str) -> None:
     assert DecimalText().to_representation(Decimal(value)) == text
 
 
-def test_money_keeps_its_cents():
+def test_money_keeps_its_cents() -> None:
     with override("de"):
         assert DecimalText(keep_scale=True).to_representation(Decimal("1234.50")) == "1234.50"
 
 
 @pytest.mark.parametrize("route", LISTS)
 def test_the_number_of_queries_does_not_grow_with_the_rows(
-    world: World, route, django_assert_max_num_queries, django_assert_num_queries
-):
+    world: World, route: str, django_assert_max_num_queries: Any, django_assert_num_queries: Any
+) -> None:
     from django.db import connection
     from django.test.utils import CaptureQueriesContext
 

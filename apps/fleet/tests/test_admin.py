@@ -1,6 +1,7 @@
 """Maintaining bindings in the admin site: taken periods, taking over, ending, and what stays as it was."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.test import Client
@@ -35,18 +36,19 @@ def values(owner: str, **changes: object) -> dict[str, object]:
     }
 
 
-def errors(response) -> dict[str, list[str]]:
+def errors(response: Any) -> dict[str, list[str]]:
     assert response.status_code == 200
-    return response.context["adminform"].form.errors
+    found: dict[str, list[str]] = response.context["adminform"].form.errors
+    return found
 
 
-def test_a_binding_is_added(admin):
+def test_a_binding_is_added(admin: Client) -> None:
     assert admin.post(ADD, values("red")).status_code == 302
     binding = TeamBinding.objects.get()
     assert (binding.team.slug, binding.valid_from, binding.valid_to) == ("red", NOON + HOUR, None)
 
 
-def test_a_taken_period_is_refused_with_who_has_it_and_since_when(admin):
+def test_a_taken_period_is_refused_with_who_has_it_and_since_when(admin: Client) -> None:
     bound("blue", "q", NOON)
     found = errors(admin.post(ADD, values("red")))
     assert found == {
@@ -54,14 +56,14 @@ def test_a_taken_period_is_refused_with_who_has_it_and_since_when(admin):
     }
 
 
-def test_taking_over_ends_the_present_binding_and_starts_the_next(admin):
+def test_taking_over_ends_the_present_binding_and_starts_the_next(admin: Client) -> None:
     old = bound("blue", "q", NOON)
     assert admin.post(ADD, values("red", take_over="on")).status_code == 302
     old.refresh_from_db()
     assert old.valid_to == NOON + HOUR == TeamBinding.objects.get(team=team("red")).valid_from
 
 
-def test_taking_over_stops_at_a_binding_that_starts_later(admin):
+def test_taking_over_stops_at_a_binding_that_starts_later(admin: Client) -> None:
     old = bound("blue", "q", NOON, NOON + 2 * HOUR)
     bound("green", "q", NOON + 2 * HOUR, NOON + 3 * HOUR)
     found = errors(admin.post(ADD, values("red", take_over="on")))
@@ -82,12 +84,14 @@ def test_taking_over_stops_at_a_binding_that_starts_later(admin):
         ({"valid_from_0": "soon"}, "valid_from"),
     ],
 )
-def test_a_form_that_makes_no_sense_says_which_field(admin, changes, field):
+def test_a_form_that_makes_no_sense_says_which_field(
+    admin: Client, changes: dict[str, Any], field: str
+) -> None:
     assert field in errors(admin.post(ADD, values("red", **changes)))
     assert not TeamBinding.objects.exists()
 
 
-def test_of_an_existing_binding_only_the_end_can_change(admin):
+def test_of_an_existing_binding_only_the_end_can_change(admin: Client) -> None:
     binding = bound("red", "q", NOON)
     path = f"/admin/fleet/teambinding/{binding.pk}/change/"
     changes = values("blue", name="other", valid_to_0="2026-12-02", valid_to_1="00:00:00")
@@ -97,7 +101,7 @@ def test_of_an_existing_binding_only_the_end_can_change(admin):
     assert binding.valid_to == NOON + 12 * HOUR
 
 
-def test_an_end_that_reaches_into_the_next_binding_is_refused(admin):
+def test_an_end_that_reaches_into_the_next_binding_is_refused(admin: Client) -> None:
     binding = bound("red", "q", NOON, NOON + HOUR)
     bound("blue", "q", NOON + HOUR)
     response = admin.post(
@@ -108,7 +112,7 @@ def test_an_end_that_reaches_into_the_next_binding_is_refused(admin):
     assert binding.valid_to == NOON + HOUR
 
 
-def test_the_chosen_bindings_end_now_and_ended_or_future_ones_are_left_alone(admin):
+def test_the_chosen_bindings_end_now_and_ended_or_future_ones_are_left_alone(admin: Client) -> None:
     now = timezone.now()
     running = bound("red", "q", now - HOUR)
     ended = bound("red", "q2", NOON - HOUR, NOON)
@@ -119,6 +123,7 @@ def test_the_chosen_bindings_end_now_and_ended_or_future_ones_are_left_alone(adm
     )
     for row in (running, ended, future):
         row.refresh_from_db()
+    assert running.valid_to is not None
     assert abs(running.valid_to - now) < timedelta(minutes=1)
     assert (ended.valid_to, future.valid_to) == (NOON, None)
     text = response.content.decode()
@@ -126,7 +131,7 @@ def test_the_chosen_bindings_end_now_and_ended_or_future_ones_are_left_alone(adm
     assert "The period ends before it starts." in text
 
 
-def test_a_binding_that_has_begun_is_not_deleted_and_a_future_one_is(admin):
+def test_a_binding_that_has_begun_is_not_deleted_and_a_future_one_is(admin: Client) -> None:
     begun, future = bound("red", "q", NOON - HOUR), bound("red", "q2", timezone.now() + HOUR)
     for binding, status in ((begun, 403), (future, 302)):
         response = admin.post(f"/admin/fleet/teambinding/{binding.pk}/delete/", {"post": "yes"})
@@ -134,7 +139,7 @@ def test_a_binding_that_has_begun_is_not_deleted_and_a_future_one_is(admin):
     assert [row.pk for row in TeamBinding.objects.all()] == [begun.pk]
 
 
-def test_a_cluster_is_switched_off_and_never_deleted(admin):
+def test_a_cluster_is_switched_off_and_never_deleted(admin: Client) -> None:
     row = cluster()
     assert admin.post(f"/admin/fleet/cluster/{row.pk}/delete/", {"post": "yes"}).status_code == 403
     assert (

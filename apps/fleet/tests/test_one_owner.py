@@ -5,6 +5,7 @@ The concurrent tests use real connections in threads and watch in pg_stat_activi
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from django.core.exceptions import ValidationError
@@ -32,7 +33,9 @@ APART = [
 
 @pytest.mark.django_db
 @pytest.mark.parametrize(("start", "end", "start2", "end2"), OVERLAPS)
-def test_overlapping_periods_are_refused_by_check_and_by_trigger(start, end, start2, end2):
+def test_overlapping_periods_are_refused_by_check_and_by_trigger(
+    start: Any, end: Any, start2: Any, end2: Any
+) -> None:
     bound("first", "q", start, end)
     second = binding("second", "q", start2, end2)
     with pytest.raises(ValidationError) as caught:
@@ -46,7 +49,7 @@ def test_overlapping_periods_are_refused_by_check_and_by_trigger(start, end, sta
 
 @pytest.mark.django_db
 @pytest.mark.parametrize(("start", "end", "start2", "end2"), APART)
-def test_periods_that_share_no_instant_are_taken(start, end, start2, end2):
+def test_periods_that_share_no_instant_are_taken(start: Any, end: Any, start2: Any, end2: Any) -> None:
     bound("first", "q", start, end)
     second = binding("second", "q", start2, end2)
     second.full_clean()
@@ -66,7 +69,7 @@ def test_periods_that_share_no_instant_are_taken(start, end, start2, end2):
     ],
     ids=lambda value: next(iter(value)) + "=" + next(iter(value.values())),
 )
-def test_another_thing_is_free(other):
+def test_another_thing_is_free(other: dict[str, Any]) -> None:
     bound("first", "q")
     if "cluster" in other:
         other = {"cluster": cluster("west")}
@@ -75,7 +78,7 @@ def test_another_thing_is_free(other):
 
 
 @pytest.mark.django_db
-def test_local_queues_of_one_name_in_two_namespaces_are_two_things():
+def test_local_queues_of_one_name_in_two_namespaces_are_two_things() -> None:
     bound("first", "q", kind="local_queue", namespace="a")
     bound("second", "q", kind="local_queue", namespace="b")
     with pytest.raises(IntegrityError), transaction.atomic():
@@ -83,7 +86,7 @@ def test_local_queues_of_one_name_in_two_namespaces_are_two_things():
 
 
 @pytest.mark.django_db
-def test_one_statement_cannot_bring_in_an_overlap():
+def test_one_statement_cannot_bring_in_an_overlap() -> None:
     rows = [binding("first", "q", NOON), binding("second", "q", NOON + HOUR)]
     with pytest.raises(IntegrityError, match="overlap"), transaction.atomic():
         TeamBinding.objects.bulk_create(rows)
@@ -91,7 +94,7 @@ def test_one_statement_cannot_bring_in_an_overlap():
 
 
 @pytest.mark.django_db
-def test_one_statement_may_move_touching_periods_together():
+def test_one_statement_may_move_touching_periods_together() -> None:
     bound("first", "q", NOON, NOON + HOUR)
     bound("second", "q", NOON + HOUR, NOON + 2 * HOUR)
     with connection.cursor() as cursor:
@@ -103,7 +106,7 @@ def test_one_statement_may_move_touching_periods_together():
 
 
 @pytest.mark.django_db
-def test_reopening_a_closed_binding_over_its_successor_is_refused():
+def test_reopening_a_closed_binding_over_its_successor_is_refused() -> None:
     first = bound("first", "q", NOON, NOON + HOUR)
     bound("second", "q", NOON + HOUR)
     with pytest.raises(ValidationError):
@@ -113,7 +116,7 @@ def test_reopening_a_closed_binding_over_its_successor_is_refused():
 
 
 @pytest.mark.django_db
-def test_a_change_of_owner_ends_one_binding_and_starts_the_next():
+def test_a_change_of_owner_ends_one_binding_and_starts_the_next() -> None:
     first = bound("first", "q", NOON)
     second = binding_open(
         team=team("second"),
@@ -128,7 +131,7 @@ def test_a_change_of_owner_ends_one_binding_and_starts_the_next():
 
 
 @pytest.mark.django_db
-def test_a_take_over_does_not_swallow_a_binding_that_starts_later():
+def test_a_take_over_does_not_swallow_a_binding_that_starts_later() -> None:
     first = bound("first", "q", NOON, NOON + 2 * HOUR)
     bound("third", "q", NOON + 2 * HOUR)
     with pytest.raises(ValidationError):
@@ -146,7 +149,7 @@ def test_a_take_over_does_not_swallow_a_binding_that_starts_later():
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("at", [NOON, NOON - HOUR])
-def test_a_binding_cannot_end_before_it_starts(at):
+def test_a_binding_cannot_end_before_it_starts(at: Any) -> None:
     with pytest.raises(ValidationError):
         binding_close(binding=bound("first", "q"), at=at)
     with pytest.raises(IntegrityError), transaction.atomic():
@@ -157,14 +160,14 @@ def test_a_binding_cannot_end_before_it_starts(at):
 @pytest.mark.parametrize(
     ("kind", "namespace"), [("local_queue", ""), ("cluster_queue", "lab"), ("namespace", "lab")]
 )
-def test_only_a_local_queue_takes_a_namespace(kind, namespace):
+def test_only_a_local_queue_takes_a_namespace(kind: str, namespace: str) -> None:
     with pytest.raises(ValidationError) as caught:
         binding("first", "q", NOON, kind=kind, namespace=namespace).full_clean()
     assert "namespace" in caught.value.message_dict
 
 
 @pytest.mark.django_db
-def test_a_reserve_cannot_end_before_it_starts():
+def test_a_reserve_cannot_end_before_it_starts() -> None:
     reserve = Reserve(
         cluster=cluster(), model="H100", devices=2, reason="spare", valid_from=NOON, valid_to=NOON
     )
@@ -178,7 +181,7 @@ class Session(threading.Thread):
     def __init__(self, work: Callable[[], object]) -> None:
         super().__init__(daemon=True)
         self.work = work
-        self.error: Exception | None = None
+        self.error: ValidationError | IntegrityError | None = None
         self.start()
 
     def run(self) -> None:
@@ -203,35 +206,37 @@ def wait_for_a_blocked_session() -> None:
     pytest.fail("the second session did not wait for the first")
 
 
-def open_binding(owner: str, name: str = "q", **extra: object) -> TeamBinding:
+def open_binding(owner: str, name: str = "q", **extra: Any) -> TeamBinding:
     return binding_open(
         team=team(owner), cluster=cluster(), kind="cluster_queue", name=name, valid_from=NOON, **extra
     )
 
 
 @pytest.fixture
-def things():
+def things() -> list[Any]:
     """Committed rows that both sessions see."""
     return [cluster(), team("first"), team("second")]
 
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("way", ["service", "bare write"])
-def test_of_two_sessions_that_bind_the_same_thing_one_wins(things, way):
+def test_of_two_sessions_that_bind_the_same_thing_one_wins(things: list[Any], way: str) -> None:
     second_work = (lambda: open_binding("second")) if way == "service" else (lambda: bound("second", "q"))
     with transaction.atomic():
         open_binding("first")
         second = Session(second_work)
         wait_for_a_blocked_session()
     second.join(10)
-    assert isinstance(second.error, ValidationError if way == "service" else IntegrityError)
     if way == "service":
+        assert isinstance(second.error, ValidationError)
         assert "Team First owns this" in second.error.messages[0]
+    else:
+        assert isinstance(second.error, IntegrityError)
     assert [row.team.slug for row in TeamBinding.objects.all()] == ["first"]
 
 
 @pytest.mark.django_db(transaction=True)
-def test_the_second_session_gets_the_thing_when_the_first_gives_up(things):
+def test_the_second_session_gets_the_thing_when_the_first_gives_up(things: list[Any]) -> None:
     try:
         with transaction.atomic():
             open_binding("first")
@@ -245,7 +250,7 @@ def test_the_second_session_gets_the_thing_when_the_first_gives_up(things):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_sessions_that_bind_different_things_do_not_wait(things):
+def test_sessions_that_bind_different_things_do_not_wait(things: list[Any]) -> None:
     with transaction.atomic():
         open_binding("first")
         second = Session(lambda: open_binding("second", name="q2"))
@@ -256,7 +261,7 @@ def test_sessions_that_bind_different_things_do_not_wait(things):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_session_with_an_old_snapshot_is_refused(things):
+def test_a_session_with_an_old_snapshot_is_refused(things: list[Any]) -> None:
     with transaction.atomic():
         with connection.cursor() as cursor:
             cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
