@@ -94,7 +94,8 @@ def queue(request: HttpRequest, cluster: str, kind: str, name: str) -> HttpRespo
     criteria = Criteria(cluster=cluster, queue=name)
     wait = [] if kind == "Cohort" else waiting(now=page.now, team_ids=page.team_ids, criteria=criteria)
     tables = {
-        "quota": QuotaTable(found.rows, prefix="q-"),
+        "quota": QuotaTable([row for row in found.rows if row.accelerator and row.matters], prefix="q-"),
+        "other": QuotaTable([row for row in found.rows if not row.accelerator], prefix="o-"),
         "waiting": WaitingTable(wait, prefix="w-", exclude=("cluster_name",)),
     }
     for key, table in tables.items():

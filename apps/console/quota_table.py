@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
@@ -11,6 +13,7 @@ from apps.core.formats import NOT_APPLICABLE, resource_text
 from apps.core.tables import BarColumn, LinkColumn, NumberColumn, PortalTable, TextColumn
 from apps.core.templatetags.portal import quota_bar
 from apps.quotas.rows import QuotaRow
+from apps.quotas.sentences import amount_text, is_bytes
 
 
 def _queue(row: QuotaRow) -> str:
@@ -19,6 +22,15 @@ def _queue(row: QuotaRow) -> str:
 
 def _queue_note(row: QuotaRow) -> str:
     return str(_("cohort %(name)s") % {"name": row.cohort}) if row.cohort else ""
+
+
+class AmountColumn(NumberColumn):
+    """An amount of the row's resource: memory reads in binary units, everything else as a plain number."""
+
+    def render(self, value: Any, record: QuotaRow) -> str | SafeString:  # type: ignore[override]
+        if value is None or not value or not is_bytes(record.resource):
+            return super().render(value)
+        return amount_text(record.resource, value)
 
 
 class QuotaTable(PortalTable):
@@ -35,14 +47,14 @@ class QuotaTable(PortalTable):
         verbose_name=_("Use, nominal (mark), ceiling"),
         accessor="reserved",
     )
-    reserved = NumberColumn(verbose_name=_("Reserved"))
-    admitted = NumberColumn(verbose_name=_("Running"), hide_small=True)
-    nominal = NumberColumn(verbose_name=_("Nominal"), absent=NOT_APPLICABLE)
-    borrowed = NumberColumn(verbose_name=_("Borrowed"), absent=NOT_APPLICABLE, hide_small=True)
-    lent = NumberColumn(verbose_name=_("Lent"), absent=NOT_APPLICABLE, hide_small=True)
-    available = NumberColumn(verbose_name=_("Free now"), absent=NOT_APPLICABLE)
-    ceiling = NumberColumn(verbose_name=_("Ceiling"), absent=_("no limit"), hide_small=True)
-    pending = NumberColumn(verbose_name=_("Waiting"), hide_small=True)
+    reserved = AmountColumn(verbose_name=_("Reserved"))
+    admitted = AmountColumn(verbose_name=_("Running"), hide_small=True)
+    nominal = AmountColumn(verbose_name=_("Nominal"), absent=NOT_APPLICABLE)
+    borrowed = AmountColumn(verbose_name=_("Borrowed"), absent=NOT_APPLICABLE, hide_small=True)
+    lent = AmountColumn(verbose_name=_("Lent"), absent=NOT_APPLICABLE, hide_small=True)
+    available = AmountColumn(verbose_name=_("Free now"), absent=NOT_APPLICABLE)
+    ceiling = AmountColumn(verbose_name=_("Ceiling"), absent=_("no limit"), hide_small=True)
+    pending = AmountColumn(verbose_name=_("Waiting"), hide_small=True)
     waiting = NumberColumn(verbose_name=_("Waiting workloads"), visible=False)
 
     class Meta(PortalTable.Meta):

@@ -18,9 +18,13 @@ if TYPE_CHECKING:
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
+def is_bytes(resource: str) -> bool:
+    return resource == "memory" or resource.endswith("-storage")
+
+
 def amount_text(resource: str, value: Decimal) -> str:
     """A number with its unit where the resource has one: "4 TiB" of memory, else plain digits."""
-    if resource != "memory" and not resource.endswith("-storage"):
+    if not is_bytes(resource):
         return plain(value)
     power = 0
     while abs(value) >= 1024 and power < len(_BINARY) - 1:

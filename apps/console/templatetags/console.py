@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 from django import template
 from django.utils.safestring import SafeString
 
 from apps.admissions.labels import layer_label
 from apps.capacity.labels import bucket_label
 from apps.console.team_rows import cause_tag
+from apps.core.formats import NOT_APPLICABLE, show_value
 from apps.observations.models import Workload
+from apps.quotas.rows import QuotaRow
+from apps.quotas.sentences import amount_text, is_bytes
 
 register = template.Library()
 
@@ -28,7 +33,22 @@ def cause(name: str) -> SafeString:
     return cause_tag(name)
 
 
+@register.simple_tag
+def amount(row: QuotaRow, name: str) -> str | SafeString:
+    """One number of a quota row in its resource's unit; None reads "–": the queue has no such thing."""
+    value: Decimal | None = getattr(row, name)
+    if value is None:
+        return NOT_APPLICABLE
+    return amount_text(row.resource, value) if value and is_bytes(row.resource) else show_value(value)
+
+
 @register.filter
 def state(name: str) -> str:
     """A workload's state in words; one we do not know reads as it is."""
     return str(dict(Workload.State.choices).get(name, name))
+
+
+@register.filter(name="of")
+def amount_of(quantity: str, resource: str) -> str:
+    """A stored quantity with its unit: "34359738368" of memory is "32 GiB"."""
+    return amount_text(resource, Decimal(quantity))
