@@ -80,7 +80,6 @@ INSTALLED_APPS = [
     "rest_framework",
     "drf_spectacular",
     "drf_spectacular_sidecar",
-    "drf_standardized_errors",
 ]
 
 MIDDLEWARE = [
