@@ -178,6 +178,18 @@ def test_a_local_queue_binding_takes_work_out_of_its_cluster_queues_team(world: 
     assert world.client("viewer").get(f"{V1}/workloads/uid-red-waits/").status_code == 404
 
 
+def test_a_pod_group_belongs_to_the_owner_of_its_volcano_queue(world: World) -> None:
+    TeamBinding.objects.create(
+        team=world.blue, cluster=world.east, kind="volcano_queue", name="batch", valid_from=world.now - HOUR
+    )
+    group = workload(world, "group", namespace="anywhere", queue_name="batch")
+    group.kind = "PodGroup"
+    group.save()
+    (row,) = results(world, "blue_lead", "workloads/?kind=PodGroup")
+    assert (row["name"], row["queue"], row["team"]) == ("group", "batch", "blue")
+    assert results(world, "viewer", "workloads/?kind=PodGroup") == []
+
+
 def test_waiting_work_says_why_in_stable_words_and_in_the_clusters_own(world: World) -> None:
     body = get(world, "viewer", "admission-failures/")
     (row,) = body["results"]
