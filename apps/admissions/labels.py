@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from django.utils.functional import Promise
-from django.utils.translation import gettext as _now
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from apps.admissions.classifier import Part, Verdict
@@ -89,7 +89,7 @@ def cause_label(cause: str) -> str:
 
 def reason_label(reason: str) -> str:
     """The cluster's own token is a name and stays as it is; only its absence has words."""
-    return _now("no reason given") if reason in ("", NO_REASON) else reason
+    return gettext("no reason given") if reason in ("", NO_REASON) else reason
 
 
 def layer_label(layer: str) -> str:
@@ -122,4 +122,4 @@ def verdict_sentence(verdict: Verdict) -> str:
     """The primary part in words; empty text gives the cause's meaning."""
     if verdict.primary is not None and verdict.primary.text:
         return part_sentence(verdict.primary)
-    return _now("no reason given yet") if verdict.cause == "transient" else str(CAUSE_MEANINGS[verdict.cause])
+    return gettext("no reason given yet") if verdict.cause == "transient" else str(CAUSE_MEANINGS[verdict.cause])

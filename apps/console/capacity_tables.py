@@ -6,7 +6,7 @@ from decimal import Decimal
 
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
-from django.utils.translation import gettext as _now
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from apps.capacity.labels import bucket_label
@@ -84,7 +84,7 @@ class PoolTable(PortalTable):
         empty_text = _("No accelerator was seen on any node.")
 
     def render_bar(self, record: PoolRow) -> SafeString:
-        label = _now("%(held)s held, %(free)s free of %(total)s") % {
+        label = gettext("%(held)s held, %(free)s free of %(total)s") % {
             "held": number_text(record.held_bound),
             "free": number_text(record.free),
             "total": number_text(record.allocatable),
@@ -143,7 +143,7 @@ class NodeTable(PortalTable):
         return mode_label(value)
 
     def render_bar(self, record: NodeRow) -> SafeString:
-        label = _now("%(held)s held, %(free)s free of %(total)s") % {
+        label = gettext("%(held)s held, %(free)s free of %(total)s") % {
             "held": number_text(record.held_bound),
             "free": number_text(record.free),
             "total": number_text(record.allocatable),
@@ -159,7 +159,7 @@ class NodeTable(PortalTable):
         return "; ".join(f"{reason.bucket}={reason.devices}" for reason in record.reasons)
 
     def render_flavors(self, record: NodeRow) -> str:
-        return ", ".join(record.flavors) or _now("none")
+        return ", ".join(record.flavors) or gettext("none")
 
     def value_flavors(self, record: NodeRow) -> str:
         return "; ".join(record.flavors)

@@ -14,7 +14,7 @@ from typing import Any
 from django.http import Http404, HttpRequest, HttpResponseBase, JsonResponse
 from django.utils.functional import Promise
 from django.utils.translation import get_language
-from django.utils.translation import gettext as _now
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from apps.admissions.filters import WaitingForm
@@ -43,11 +43,11 @@ def _capacity(page: Page) -> Series:
     ids = [cluster.pk for cluster in page.clusters]
     found = fleet_capacity_series(window=form.time_window, cluster_ids=ids)
     lines = [
-        Line(_now("held"), "--held", found.held, filled=False),
-        Line(_now("allocatable"), "--ink-2", found.allocatable),
-        Line(_now("nominal quota"), "--borrowed", found.nominal, dash="dash"),
+        Line(gettext("held"), "--held", found.held, filled=False),
+        Line(gettext("allocatable"), "--ink-2", found.allocatable),
+        Line(gettext("nominal quota"), "--borrowed", found.nominal, dash="dash"),
     ]
-    return Series(times=found.hours, lines=lines, unit=_now("whole cards"))
+    return Series(times=found.hours, lines=lines, unit=gettext("whole cards"))
 
 
 def _reasons(page: Page) -> Series:
@@ -76,9 +76,9 @@ def _reasons(page: Page) -> Series:
             None if all(v is None for v in column) else sum(v for v in column if v is not None)
             for column in zip(*(found.values[key] for key in rest), strict=True)
         ]
-        lines.append(Line(_now("others"), PALETTE[-1], sums))
+        lines.append(Line(gettext("others"), PALETTE[-1], sums))
     times = [piece.start for piece in found.buckets]
-    return Series(times=times, lines=lines, unit=_now("workloads"), stacked=True, daily=bucket is Bucket.DAY)
+    return Series(times=times, lines=lines, unit=gettext("workloads"), stacked=True, daily=bucket is Bucket.DAY)
 
 
 _CAUSE_COLOURS = {"scale_up": "--c-scale", "configuration": "--c-config", "startup": "--c-startup"}
@@ -150,7 +150,7 @@ def figure(request: HttpRequest, name: str) -> HttpResponseBase:
     series = kind.build(page)
     body: dict[str, Any] = figure_of(series, language=get_language() or "en")
     if series.is_empty:
-        body["empty"] = _now("Nothing was recorded in this time yet.")
+        body["empty"] = gettext("Nothing was recorded in this time yet.")
     return JsonResponse(body)
 
 
@@ -159,7 +159,7 @@ def table(request: HttpRequest, name: str) -> HttpResponseBase:
     page = Page.open(request, sources=kind.sources)
     series = kind.build(page)
     if wants_csv(request):
-        head = [_now("Start"), *(line.label for line in series.lines)]
+        head = [gettext("Start"), *(line.label for line in series.lines)]
         return csv_response(f"chart_{name}", [head, *([at, *values] for at, values in series.rows())])
     context = {"kind": kind, "series": series, "chart": Chart.of(name, page)}
     return page.render("console/chart.html", context, section=kind.section)

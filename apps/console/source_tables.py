@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
-from django.utils.translation import gettext as _now
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
@@ -67,7 +67,7 @@ class SourceTable(PortalTable):
         return format_html(
             '{}<details class="twin"><summary>{}</summary><pre class="raw mono">{}</pre></details>',
             said,
-            _now("raw message"),
+            gettext("raw message"),
             record.error,
         )
 
@@ -146,5 +146,5 @@ class QuarantineTable(PortalTable):
         return format_html(
             '<a href="{}" download>{}</a>',
             reverse("console:quarantined_bytes", args=[value]),
-            _now("download"),
+            gettext("download"),
         )
