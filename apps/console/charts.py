@@ -13,8 +13,7 @@ from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponseBase, JsonResponse
 from django.utils.functional import Promise
-from django.utils.translation import get_language
-from django.utils.translation import gettext
+from django.utils.translation import get_language, gettext
 from django.utils.translation import gettext_lazy as _
 
 from apps.admissions.filters import WaitingForm
@@ -78,7 +77,9 @@ def _reasons(page: Page) -> Series:
         ]
         lines.append(Line(gettext("others"), PALETTE[-1], sums))
     times = [piece.start for piece in found.buckets]
-    return Series(times=times, lines=lines, unit=gettext("workloads"), stacked=True, daily=bucket is Bucket.DAY)
+    return Series(
+        times=times, lines=lines, unit=gettext("workloads"), stacked=True, daily=bucket is Bucket.DAY
+    )
 
 
 _CAUSE_COLOURS = {"scale_up": "--c-scale", "configuration": "--c-config", "startup": "--c-startup"}

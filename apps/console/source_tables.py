@@ -5,9 +5,8 @@ from __future__ import annotations
 from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
-from django.utils.translation import gettext
+from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
-from django.utils.translation import ngettext
 
 from apps.core.formats import NOT_APPLICABLE, bytes_text, duration_text
 from apps.core.tables import NumberColumn, PortalTable, TextColumn, TimeColumn
