@@ -68,6 +68,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _serve(options: argparse.Namespace) -> int:
+    stop = _stop_on_signals()
     now = time.time()
     state = load_state(options.state, seed=options.seed, days=options.days, now=now)
     tokens = Tokens(state.admin_token, state.viewer_token)
@@ -103,7 +104,7 @@ def _serve(options: argparse.Namespace) -> int:
         _say(f"{options.days:g} days simulated in {took:.1f} s")
     sys.stdout.write(f"ready {server.url}\n")
     sys.stdout.flush()
-    _wait_for_signal()
+    stop.wait()
     if driver is not None:
         driver.stop()
     cluster.faults.over.set()
@@ -116,11 +117,11 @@ def _say(words: str) -> None:
     sys.stderr.write(f"simcluster: {words}\n")
 
 
-def _wait_for_signal() -> None:
+def _stop_on_signals() -> threading.Event:
     stop = threading.Event()
     for one in (signal.SIGTERM, signal.SIGINT):
         signal.signal(one, lambda *_arguments: stop.set())
-    stop.wait()
+    return stop
 
 
 if __name__ == "__main__":

@@ -35,6 +35,7 @@ VERSION = {
     "goVersion": "go1.26.1",
 }
 BOOKMARK_BEFORE_END = 2.0
+_PATHS = ["/api", "/api/v1", "/apis", "/healthz", "/metrics", "/version"]
 _JSON_PATCH, _MERGE_PATCH = "application/json-patch+json", "application/merge-patch+json"
 _VERBS = {"PATCH": "patch", "PUT": "update", "POST": "create", "DELETE": "delete"}
 
@@ -58,8 +59,8 @@ def handle(request: Request) -> None:
     if path in ("/healthz", "/livez", "/readyz"):
         request.answer(b"ok", content_type="text/plain; charset=utf-8")
         return
-    if path == "/version":
-        request.answer_json(VERSION)
+    if path in ("/version", "/"):
+        request.answer_json(VERSION if path == "/version" else {"paths": _PATHS})
         return
     user = _user(request)
     if discovered := _discovery(request.cluster, path):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
-from kubernetes import client, config
 
 from simcluster.testing import Running, running
+from simcluster.tests.libraries import config
 
 
 @pytest.fixture(scope="module")
@@ -17,7 +18,7 @@ def demo() -> Iterator[Running]:
 
 
 @pytest.fixture(scope="module")
-def api(demo: Running) -> client.ApiClient:
+def api(demo: Running) -> Any:
     return config.new_client_from_config(str(demo.kubeconfig))
 
 
@@ -29,5 +30,5 @@ def empty() -> Iterator[Running]:
 
 
 @pytest.fixture
-def empty_api(empty: Running) -> client.ApiClient:
+def empty_api(empty: Running) -> Any:
     return config.new_client_from_config(str(empty.kubeconfig))

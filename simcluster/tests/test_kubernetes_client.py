@@ -9,16 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kubernetes import client, config, watch
-from kubernetes.client.exceptions import ApiException
 
 from simcluster.testing import Running, running
+from simcluster.tests.libraries import ApiException, client, config, watch
 
 KUEUE = ("kueue.x-k8s.io", "v1beta2")
-ANY = Any
 
 
-def status(error: ApiException) -> dict[str, Any]:
+def status(error: Any) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(error.body)
     return found
 
@@ -32,7 +30,7 @@ def pod(name: str, namespace: str = "default") -> dict[str, Any]:
 
 
 # ---- reading ----------------------------------------------------------------------------------------------------
-def test_discovery_names_versions_groups_and_kinds(api: client.ApiClient) -> None:
+def test_discovery_names_versions_groups_and_kinds(api: Any) -> None:
     assert client.VersionApi(api).get_code().git_version == "v1.36.3"
     groups = {group.name: group for group in client.ApisApi(api).get_api_versions().groups}
     assert set(groups) == {"kueue.x-k8s.io", "scheduling.volcano.sh", "batch.volcano.sh"}
@@ -43,7 +41,7 @@ def test_discovery_names_versions_groups_and_kinds(api: client.ApiClient) -> Non
     assert {"workloads", "clusterqueues", "cohorts"} <= {resource.name for resource in kueue.resources}
 
 
-def test_typed_lists_of_nodes_pods_and_events(api: client.ApiClient) -> None:
+def test_typed_lists_of_nodes_pods_and_events(api: Any) -> None:
     core = client.CoreV1Api(api)
     nodes = core.list_node().items
     assert len(nodes) == 40
@@ -54,7 +52,7 @@ def test_typed_lists_of_nodes_pods_and_events(api: client.ApiClient) -> None:
     assert {"Scheduled", "QuotaReserved", "Admitted"} <= {event.reason for event in events}
 
 
-def test_a_paged_list_is_the_whole_list(api: client.ApiClient) -> None:
+def test_a_paged_list_is_the_whole_list(api: Any) -> None:
     core = client.CoreV1Api(api)
     names: list[str] = []
     token, pages = None, 0
@@ -70,7 +68,7 @@ def test_a_paged_list_is_the_whole_list(api: client.ApiClient) -> None:
     assert names == sorted(node.metadata.name for node in core.list_node().items)
 
 
-def test_namespaced_and_selected_lists(api: client.ApiClient) -> None:
+def test_namespaced_and_selected_lists(api: Any) -> None:
     core = client.CoreV1Api(api)
     everywhere = core.list_pod_for_all_namespaces().items
     inside = core.list_namespaced_pod("vision").items
@@ -82,7 +80,7 @@ def test_namespaced_and_selected_lists(api: client.ApiClient) -> None:
     assert {one.status.phase for one in running_now} == {"Running"}
 
 
-def test_one_object_and_one_that_is_not_there(api: client.ApiClient) -> None:
+def test_one_object_and_one_that_is_not_there(api: Any) -> None:
     custom = client.CustomObjectsApi(api)
     queue = custom.get_cluster_custom_object(*KUEUE, "clusterqueues", "vision-cq")
     assert queue["spec"]["cohortName"] == "research"
@@ -119,7 +117,7 @@ def test_only_v1beta1_is_served_in_its_own_shape() -> None:
         assert work[0]["spec"]["priorityClassName"]
 
 
-def test_bad_versions_are_refused_as_by_the_real_server(api: client.ApiClient) -> None:
+def test_bad_versions_are_refused_as_by_the_real_server(api: Any) -> None:
     core = client.CoreV1Api(api)
     with pytest.raises(ApiException) as caught:
         core.list_node(resource_version="abc")
@@ -156,7 +154,7 @@ def test_a_viewer_reads_some_and_changes_nothing(demo: Running) -> None:
 
 
 # ---- watching ---------------------------------------------------------------------------------------------------
-def collect(api: client.ApiClient, since: str, seconds: int = 1) -> list[tuple[str, str]]:
+def collect(api: Any, since: str, seconds: int = 1) -> list[tuple[str, str]]:
     found = []
     stream = watch.Watch().stream(
         client.CoreV1Api(api).list_pod_for_all_namespaces,
@@ -170,9 +168,7 @@ def collect(api: client.ApiClient, since: str, seconds: int = 1) -> list[tuple[s
     return found
 
 
-def test_a_watch_gives_what_changed_in_order_and_a_bookmark(
-    empty: Running, empty_api: client.ApiClient
-) -> None:
+def test_a_watch_gives_what_changed_in_order_and_a_bookmark(empty: Running, empty_api: Any) -> None:
     empty.store.upsert("Pod", pod("a"))
     since = client.CoreV1Api(empty_api).list_pod_for_all_namespaces().metadata.resource_version
     empty.store.upsert("Pod", pod("b"))
@@ -182,7 +178,7 @@ def test_a_watch_gives_what_changed_in_order_and_a_bookmark(
     assert seen == [("ADDED", "b"), ("MODIFIED", "a"), ("DELETED", "b"), ("BOOKMARK", "")]
 
 
-def test_headers_of_a_quiet_watch_come_at_once(empty: Running, empty_api: client.ApiClient) -> None:
+def test_headers_of_a_quiet_watch_come_at_once(empty: Running, empty_api: Any) -> None:
     core = client.CoreV1Api(empty_api)
     since = core.list_pod_for_all_namespaces().metadata.resource_version
     started = time.monotonic()
@@ -199,9 +195,7 @@ def test_headers_of_a_quiet_watch_come_at_once(empty: Running, empty_api: client
     answer.close()
 
 
-def test_the_version_of_a_deletion_is_newer_than_the_object(
-    empty: Running, empty_api: client.ApiClient
-) -> None:
+def test_the_version_of_a_deletion_is_newer_than_the_object(empty: Running, empty_api: Any) -> None:
     written = empty.store.upsert("Pod", pod("a"))
     since = client.CoreV1Api(empty_api).list_pod_for_all_namespaces().metadata.resource_version
     empty.store.delete("Pod", "a", "default")
@@ -212,14 +206,12 @@ def test_the_version_of_a_deletion_is_newer_than_the_object(
     assert int(deleted["metadata"]["resourceVersion"]) > written
 
 
-def test_a_watch_without_a_version_starts_with_what_is_there(
-    empty: Running, empty_api: client.ApiClient
-) -> None:
+def test_a_watch_without_a_version_starts_with_what_is_there(empty: Running, empty_api: Any) -> None:
     empty.store.upsert("Pod", pod("a"))
     assert collect(empty_api, "")[0] == ("ADDED", "a")
 
 
-def test_event_watches_send_no_bookmark(empty: Running, empty_api: client.ApiClient) -> None:
+def test_event_watches_send_no_bookmark(empty: Running, empty_api: Any) -> None:
     core = client.CoreV1Api(empty_api)
     since = core.list_event_for_all_namespaces().metadata.resource_version
     stream = watch.Watch().stream(
@@ -232,7 +224,7 @@ def test_event_watches_send_no_bookmark(empty: Running, empty_api: client.ApiCli
 
 
 def test_a_watch_from_a_compacted_version_gets_410_and_a_list_recovers(
-    empty: Running, empty_api: client.ApiClient
+    empty: Running, empty_api: Any
 ) -> None:
     core = client.CoreV1Api(empty_api)
     since = core.list_pod_for_all_namespaces().metadata.resource_version
@@ -247,9 +239,7 @@ def test_a_watch_from_a_compacted_version_gets_410_and_a_list_recovers(
     assert ("BOOKMARK", "") in collect(empty_api, fresh.metadata.resource_version)
 
 
-def test_a_continue_token_from_before_a_compaction_is_410(
-    empty: Running, empty_api: client.ApiClient
-) -> None:
+def test_a_continue_token_from_before_a_compaction_is_410(empty: Running, empty_api: Any) -> None:
     core = client.CoreV1Api(empty_api)
     for name in "abc":
         empty.store.upsert("Pod", pod(name))
@@ -266,7 +256,7 @@ def test_a_continue_token_from_before_a_compaction_is_410(
 QUOTA = "/spec/resourceGroups/0/flavors/0/resources/2/nominalQuota"
 
 
-def patch(api: client.ApiClient, body: ANY, **kw: ANY) -> dict[str, Any]:
+def patch(api: Any, body: Any, **kw: Any) -> dict[str, Any]:
     kind = "application/json-patch+json" if isinstance(body, list) else "application/merge-patch+json"
     found: dict[str, Any] = client.CustomObjectsApi(api).patch_cluster_custom_object(
         *KUEUE, "clusterqueues", "speech-cq", body, _content_type=kind, **kw
@@ -274,31 +264,31 @@ def patch(api: client.ApiClient, body: ANY, **kw: ANY) -> dict[str, Any]:
     return found
 
 
-def refused(api: client.ApiClient, body: ANY, **kw: ANY) -> tuple[int, dict[str, Any]]:
+def refused(api: Any, body: Any, **kw: Any) -> tuple[int, dict[str, Any]]:
     with pytest.raises(ApiException) as caught:
         patch(api, body, **kw)
     return caught.value.status, status(caught.value)
 
 
-def test_a_dry_run_changes_nothing(demo: Running, api: client.ApiClient) -> None:
+def test_a_dry_run_changes_nothing(demo: Running, api: Any) -> None:
     before = demo.store.get("ClusterQueue", "speech-cq")
     answer = patch(api, [{"op": "replace", "path": QUOTA, "value": "10"}], dry_run="All")
     assert answer["spec"]["resourceGroups"][0]["flavors"][0]["resources"][2]["nominalQuota"] == "10"
     assert demo.store.get("ClusterQueue", "speech-cq") == before
 
 
-def test_a_stale_resource_version_is_a_conflict(api: client.ApiClient) -> None:
+def test_a_stale_resource_version_is_a_conflict(api: Any) -> None:
     code, body = refused(api, {"metadata": {"resourceVersion": "1"}, "spec": {"stopPolicy": "Hold"}})
     assert (code, body["reason"]) == (409, "Conflict")
     assert "the object has been modified" in body["message"]
 
 
-def test_a_failed_test_of_a_json_patch_is_422(api: client.ApiClient) -> None:
+def test_a_failed_test_of_a_json_patch_is_422(api: Any) -> None:
     code, body = refused(api, [{"op": "test", "path": "/metadata/resourceVersion", "value": "1"}])
     assert (code, body["reason"]) == (422, "Invalid")
 
 
-def test_an_invalid_quantity_is_422_with_its_field(api: client.ApiClient) -> None:
+def test_an_invalid_quantity_is_422_with_its_field(api: Any) -> None:
     code, body = refused(api, [{"op": "replace", "path": QUOTA, "value": "eight"}], dry_run="All")
     assert code == 422
     cause = body["details"]["causes"][0]
@@ -306,19 +296,19 @@ def test_an_invalid_quantity_is_422_with_its_field(api: client.ApiClient) -> Non
     assert cause["message"].startswith('Invalid value: "eight"')
 
 
-def test_the_webhook_refuses_with_403(api: client.ApiClient) -> None:
+def test_the_webhook_refuses_with_403(api: Any) -> None:
     code, body = refused(api, [{"op": "replace", "path": QUOTA, "value": "-1"}])
     assert code == 403
     assert body["message"].startswith('admission webhook "vclusterqueue.kb.io" denied the request: spec.')
 
 
-def test_limits_without_a_cohort_are_refused(api: client.ApiClient) -> None:
+def test_limits_without_a_cohort_are_refused(api: Any) -> None:
     code, body = refused(api, {"spec": {"cohortName": None}})
     assert code == 422
     assert body["details"]["causes"][0]["message"].endswith("borrowingLimit must be nil when cohort is empty")
 
 
-def test_an_immutable_field_is_422(api: client.ApiClient) -> None:
+def test_an_immutable_field_is_422(api: Any) -> None:
     with pytest.raises(ApiException) as caught:
         client.CustomObjectsApi(api).patch_namespaced_custom_object(
             *KUEUE, "speech", "localqueues", "train", {"spec": {"clusterQueue": "vision-cq"}}
@@ -327,7 +317,7 @@ def test_an_immutable_field_is_422(api: client.ApiClient) -> None:
     assert "field is immutable" in status(caught.value)["message"]
 
 
-def test_an_unknown_format_is_415(api: client.ApiClient) -> None:
+def test_an_unknown_format_is_415(api: Any) -> None:
     with pytest.raises(ApiException) as caught:
         client.CustomObjectsApi(api).patch_cluster_custom_object(
             *KUEUE, "clusterqueues", "speech-cq", {"spec": {}}, _content_type="application/apply-patch+yaml"
