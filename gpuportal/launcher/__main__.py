@@ -59,6 +59,9 @@ def main(arguments: list[str]) -> int:
     except LaunchError as error:
         explain(error, stage=arguments[0])
         return 1
+    except OSError as error:
+        explain(LaunchError(f"{error.filename or 'the system'}: {error.strerror}"), stage=arguments[0])
+        return 1
 
 
 def run(arguments: list[str]) -> int:

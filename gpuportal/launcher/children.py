@@ -25,7 +25,8 @@ _libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 @dataclass(frozen=True)
 class Spec:
-    """How to run a child. `stop_tier`: lower ones stop first; `user`: whom to run it as, when we are root."""
+    """How to run a child. `stop_tier`: lower ones stop first; `user`: whom to run it as, when we are root;
+    `death_signal`: what it gets when the launcher died, by default the `stop_signal`."""
 
     name: str
     command: Sequence[str]
@@ -34,6 +35,7 @@ class Spec:
     environment: Mapping[str, str] = field(default_factory=dict)
     user: str | None = None
     stop_signal: signal.Signals = signal.SIGTERM
+    death_signal: signal.Signals | None = None
     stop_seconds: float = 8.0
     stop_tier: int = 1
 
@@ -73,7 +75,7 @@ class Child:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                preexec_fn=_follow_parent(spec.stop_signal),
+                preexec_fn=_follow_parent(spec.death_signal or spec.stop_signal),
                 **identity,  # type: ignore[call-overload]
             )
 

