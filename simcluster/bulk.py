@@ -125,7 +125,7 @@ def _pod() -> bytes:
                     "blockOwnerDeletion": True,
                 }
             ],
-            "managedFields": [_managed("kube-controller-manager", 4), _managed("kubelet", 2)],
+            "managedFields": [_managed("kube-controller-manager", 6), _managed("kubelet", 3)],
         },
         "spec": {
             "volumes": [
@@ -272,14 +272,15 @@ def _filled(
     kind: Kind, templates: list[bytes], count: int, bulk: Bulk, queues: int
 ) -> Iterator[tuple[str, bytes]]:
     for number in range(count):
-        namespace = "" if not kind.namespaced else f"team-{number % max(1, bulk.teams):03d}"
+        queue = number % max(1, queues)
+        namespace = f"team-{(queue if queues else number) % max(1, bulk.teams):03d}"
         name = f"{kind.plural[:-1]}-{number:06d}"
         values = {
             b"@NAME@": name.encode(),
             b"@NS@": namespace.encode(),
             b"@UID@": f"{kind.plural[:4]:0<8}-0000-4000-a000-{number:012d}".encode(),
             b"@NUMBER@": f"{number // 8:05d}".encode(),
-            b"@QUEUE@": f"{number % max(1, queues):04d}".encode(),
+            b"@QUEUE@": f"{queue:04d}".encode(),
         }
         raw = templates[number % len(templates)]
         for mark, text in values.items():

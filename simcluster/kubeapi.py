@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from simcluster import kinds, patches, statuses
+from simcluster import kinds, patches, statuses, validation
 from simcluster.faults import Effect, spoiled
 from simcluster.kinds import BY_PATH, KINDS, KUEUE_GROUP, VOLCANO_GROUPS, Kind
 from simcluster.statuses import Refused
@@ -385,7 +385,7 @@ def _patch(request: Request, target: Target, effect: Effect) -> None:
                 415,
                 statuses.status(415, f"the body of the request was in an unknown format - {content_type}"),
             )
-        patches.check(kind, before, after)
+        validation.check(kind, before, after)
         if after.get("spec") != before.get("spec"):
             after["metadata"]["generation"] = before["metadata"].get("generation", 1) + 1
         dry = request.query.get("dryRun") == "All"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from simcluster.kinds import Kind
 
@@ -116,20 +116,23 @@ def from_the_future(asked: int, current: int) -> Refused:
     return Refused(504, status(504, words, details=details), retry_after=1)
 
 
-def invalid(kind: Kind, name: str, causes: list[tuple[str, str]]) -> Refused:
-    """422 of schema validation. `causes`: (field, message)."""
+class Cause(NamedTuple):
+    """One field that is wrong."""
+
+    field: str
+    message: str
+    reason: str = "FieldValueInvalid"
+
+
+def invalid(kind: Kind, name: str, causes: list[Cause]) -> Refused:
+    """422 of schema validation and CEL rules."""
     qualified = f"{kind.api_kind}.{kind.group}" if kind.group else kind.api_kind
-    said = ", ".join(f"{field}: {message}" for field, message in causes)
+    said = ", ".join(f"{cause.field}: {cause.message}" for cause in causes)
     if len(causes) > 1:
         said = f"[{said}]"
-    details = {
-        "name": name,
-        **({"group": kind.group} if kind.group else {}),
-        "kind": kind.api_kind,
-        "causes": [
-            {"reason": "FieldValueInvalid", "message": message, "field": field} for field, message in causes
-        ],
-    }
+    listed = [{"reason": cause.reason, "message": cause.message, "field": cause.field} for cause in causes]
+    group = {"group": kind.group} if kind.group else {}
+    details = {"name": name, **group, "kind": kind.api_kind, "causes": listed}
     return Refused(422, status(422, f'{qualified} "{name}" is invalid: {said}', details=details))
 
 
@@ -142,3 +145,10 @@ def unprocessable() -> Refused:
 def denied_by_webhook(name: str, message: str) -> Refused:
     words = f'admission webhook "{name}" denied the request: {message}'
     return Refused(403, status(403, words))
+
+
+def denied_by_volcano(message: str) -> Refused:
+    """Volcano's webhook refuses with 400 and without a reason."""
+    body = status(400, f'admission webhook "validatequeue.volcano.sh" denied the request: {message}')
+    del body["reason"]
+    return Refused(400, body)

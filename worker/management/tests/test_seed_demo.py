@@ -1,0 +1,101 @@
+"""The demo's rows: complete, once, and careful with what somebody changed."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from django.apps import apps
+from django.core.management import call_command
+from django.core.management.base import CommandError
+from django.test import Client
+
+from apps.accounts.models import Membership, Team, User
+from apps.fleet.models import Cluster, TeamBinding
+
+pytestmark = pytest.mark.django_db
+EPOCH = 1_795_500_000
+API = "http://127.0.0.1:18080"
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    body = {"seed": 1, "epoch": EPOCH, "admin_token": "a", "viewer_token": "v"}
+    (tmp_path / "state.json").write_text(json.dumps(body))
+    return tmp_path
+
+
+def seed(state: Path, api: str = API) -> None:
+    call_command("seed_demo", state=str(state), api=api)
+
+
+def counts() -> list[int]:
+    models = (Cluster, Team, TeamBinding, User, Membership, apps.get_model("chargeback", "Rate"))
+    return [model._default_manager.count() for model in models]
+
+
+def test_a_second_run_changes_nothing_but_the_address(state: Path) -> None:
+    seed(state)
+    before = counts()
+    assert before[:2] == [1, 10]
+    assert min(before) > 0
+    seed(state, "http://127.0.0.1:19090/")
+    assert counts() == before
+    cluster = Cluster.objects.get()
+    assert (cluster.slug, cluster.is_demo, cluster.enabled) == ("demo", True, True)
+    assert cluster.prometheus_url == "http://127.0.0.1:19090"
+    assert cluster.kubeconfig_path == str(state / "kubeconfig.yaml")
+
+
+def test_teams_own_their_things_from_the_first_simulated_day(state: Path) -> None:
+    seed(state)
+    start = datetime.fromtimestamp(EPOCH, tz=UTC)
+    assert set(TeamBinding.objects.values_list("valid_from", flat=True)) == {start}
+    vision = TeamBinding.objects.filter(team__slug="vision").values_list("kind", "namespace", "name")
+    assert set(vision) == {
+        ("namespace", "", "vision"),
+        ("local_queue", "vision", "train"),
+        ("local_queue", "vision", "notebooks"),
+        ("cluster_queue", "", "vision-cq"),
+    }
+    volcano = TeamBinding.objects.filter(kind="volcano_queue").values_list("name", flat=True)
+    assert sorted(volcano) == ["climate", "robotics"]
+
+
+def test_the_four_users(state: Path) -> None:
+    seed(state)
+    for name in ("lead", "admin", "finance", "viewer"):
+        assert Client().login(username=name, password="demo")
+    admin = User.objects.get(username="admin")
+    assert admin.is_platform_admin
+    assert admin.is_staff
+    assert User.objects.get(username="finance").is_finance
+    lead = Membership.objects.filter(user__username="lead").values_list("team__slug", "role")
+    assert set(lead) == {("vision", "lead"), ("speech", "member")}
+    assert not User.objects.get(username="viewer").is_staff
+
+
+def test_what_people_changed_stays(state: Path) -> None:
+    seed(state)
+    closed = TeamBinding.objects.get(kind="cluster_queue", name="vision-cq")
+    closed.valid_to = closed.valid_from + timedelta(days=3)
+    closed.save()
+    user = User.objects.get(username="viewer")
+    user.set_password("another")
+    user.save()
+    Membership.objects.filter(user=user).delete()
+    seed(state)
+    assert TeamBinding.objects.filter(name="vision-cq").count() == 1
+    assert Client().login(username="viewer", password="another")
+    assert not Membership.objects.filter(user=user).exists()
+
+
+def test_a_missing_or_broken_state_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match=r"state\.json: No such file"):
+        seed(tmp_path)
+    (tmp_path / "state.json").write_text("{}")
+    with pytest.raises(CommandError, match="missing required field"):
+        seed(tmp_path)
+    assert Cluster.objects.count() == 0
