@@ -27,7 +27,8 @@ ARGUMENTS = [
     "--disable-dev-shm-usage",
     "--font-render-hinting=none",
 ]
-RESULTS = Path(__file__).resolve().parents[2] / "test-results"
+# Not test-results/: pytest-playwright empties that folder whenever any test session starts.
+RESULTS = Path(__file__).resolve().parents[2] / "var" / "screenshots"
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,6 @@
 """Every page in both themes, both languages and two widths: strict policy, WCAG 2.1 AA, no sideways scrolling.
 
-Screenshots go to test-results/<page>-<theme>-<language>-<width>.png.
+Screenshots go to var/screenshots/<page>-<theme>-<language>-<width>.png.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def test_a_page_is_good_in_every_look(
     visitors: dict[tuple[str, str, bool], Visitor],
     fleet: SimpleNamespace,
 ) -> None:
-    RESULTS.mkdir(exist_ok=True)
+    RESULTS.mkdir(parents=True, exist_ok=True)
     visitor = visitors[theme, language, name != "login"]
     page = visitor.page
     page.set_viewport_size({"width": 1440, "height": 900})
