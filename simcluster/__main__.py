@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 from simcluster import recorded
+from simcluster.bulk import Bulk, fill_bulk
 from simcluster.driver import Driver
 from simcluster.scenario import FOLDER, ScenarioError, load
 from simcluster.server import Cluster, Server, Tokens
@@ -41,6 +42,12 @@ def _parser() -> argparse.ArgumentParser:
         "--recordings", type=Path, metavar="DIR", help="serve recorded lists instead of a scenario"
     )
     serve.add_argument(
+        "--bulk",
+        type=_bulk,
+        metavar="PODS,WORKLOADS,QUEUES",
+        help="serve this many synthetic objects instead",
+    )
+    serve.add_argument(
         "--without",
         action="append",
         default=[],
@@ -51,6 +58,24 @@ def _parser() -> argparse.ArgumentParser:
         "--kueue-versions", default="v1beta2,v1beta1", help="served versions of Kueue's API, preferred first"
     )
     return parser
+
+
+def _bulk(text: str) -> Bulk:
+    pods, workloads, queues = (int(part) for part in text.split(","))
+    return Bulk(pods=pods, workloads=workloads, queues=queues)
+
+
+def _static_cluster(options: argparse.Namespace, tokens: Tokens, now: float) -> Cluster:
+    """Recorded lists or bulk objects: nothing moves by itself, and there is no Prometheus."""
+    store, absent = Store(now=now), frozenset(options.without) | {"prometheus"}
+    if options.recordings is not None:
+        absent |= recorded.absent_in(recorded.fill(store, options.recordings))
+    else:
+        fill_bulk(store, options.bulk)
+        absent |= {"volcano"}
+    cluster = Cluster(store, Telemetry(now), tokens, absent=absent, epoch=now)
+    cluster.ready.set()
+    return cluster
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -72,15 +97,9 @@ def _serve(options: argparse.Namespace) -> int:
     now = time.time()
     state = load_state(options.state, seed=options.seed, days=options.days, now=now)
     tokens = Tokens(state.admin_token, state.viewer_token)
-    absent = frozenset(options.without)
     driver: Driver | None = None
-    if options.recordings is not None:
-        store = Store(now=now)
-        counts = recorded.fill(store, options.recordings)
-        cluster = Cluster(
-            store, Telemetry(now), tokens, absent=absent | recorded.absent_in(counts), epoch=now
-        )
-        cluster.ready.set()
+    if options.recordings is not None or options.bulk is not None:
+        cluster = _static_cluster(options, tokens, now)
     else:
         driver = Driver(
             load(options.scenario),
@@ -88,7 +107,7 @@ def _serve(options: argparse.Namespace) -> int:
             epoch=state.epoch,
             tokens=tokens,
             folder=options.state,
-            absent=absent,
+            absent=frozenset(options.without),
             kueue_versions=tuple(options.kueue_versions.split(",")),
         )
         cluster = driver.cluster

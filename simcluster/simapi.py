@@ -1,4 +1,4 @@
-"""The simulation's own side: /_sim/ready, /_sim/history, /_sim/faults, /_sim/about.
+"""The simulation's own side: /_sim/ready, /_sim/history, /_sim/faults, /_sim/about, /_sim/mutate.
 
 `history` is what a watcher of every kind would have seen since the epoch, one line per change in time order:
 {"at": RFC 3339, "kind": …, "version": …, "event": {"type": …, "object": …}}. Events that expired are not deleted in
@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from simcluster import statuses
+from simcluster.bulk import mutate
+from simcluster.kinds import KINDS
 from simcluster.store import Change
 from simcluster.timestamps import stamp
 
@@ -28,6 +30,7 @@ def handle(request: Request) -> None:
         "/_sim/history": _history,
         "/_sim/faults": _faults,
         "/_sim/about": _about,
+        "/_sim/mutate": _mutate,
     }.get(request.path)
     if route is None:
         raise statuses.no_such_path()
@@ -49,6 +52,18 @@ def _about(request: Request) -> None:
         **cluster.about,
     }
     request.answer_json(body)
+
+
+def _mutate(request: Request) -> None:
+    """Change a share of bulk objects: POST /_sim/mutate?kind=Workload&percent=1."""
+    kind = KINDS.get(request.query.get("kind", ""))
+    try:
+        percent = float(request.query.get("percent", ""))
+    except ValueError:
+        percent = -1.0
+    if kind is None or not 0 < percent <= 100 or request.method != "POST":
+        raise statuses.bad_request("mutate: POST with kind=<a kind> and percent=<0 to 100>")
+    request.answer_json({"changed": mutate(request.cluster.store, kind, percent)})
 
 
 def _faults(request: Request) -> None:

@@ -13,12 +13,10 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import msgspec
 
 from simcluster import recorded
 from simcluster.bulk import Bulk, fill_bulk, mutate
@@ -28,11 +26,11 @@ from simcluster.kinds import KINDS, Kind
 from simcluster.scenario import FOLDER, load
 from simcluster.server import Cluster, Server, Tokens
 from simcluster.state import kubeconfig, write_file
-from simcluster.store import Store, key_of
+from simcluster.store import Store
 from simcluster.telemetry import Telemetry
 
 ADMIN, VIEWER = "admin-token", "viewer-token"
-__all__ = ["ADMIN", "VIEWER", "Bulk", "Running", "running"]
+__all__ = ["ADMIN", "VIEWER", "Bulk", "Running", "running", "synthetic"]
 
 
 @dataclass(slots=True)
@@ -161,6 +159,13 @@ def running(
                     driver.stop()
 
 
+def synthetic(
+    *, pods: int = 5000, workloads: int = 50_000, queues: int = 1000
+) -> AbstractContextManager[Running]:
+    """A server with many realistic objects; `store.mutate` changes a share of them."""
+    return running(synthetic=Bulk(pods=pods, workloads=workloads, queues=queues))
+
+
 @contextmanager
 def _served(cluster: Cluster, home: Path) -> Iterator[tuple[str, Path]]:
     server = Server(cluster)
@@ -176,11 +181,3 @@ def _served(cluster: Cluster, home: Path) -> Iterator[tuple[str, Path]]:
         server.shutdown()
         server.server_close()
         thread.join(timeout=5)
-
-
-def encoded(obj: Mapping[str, Any]) -> bytes:
-    return msgspec.json.encode(obj)
-
-
-def key(obj: Mapping[str, Any]) -> str:
-    return key_of(obj["metadata"])

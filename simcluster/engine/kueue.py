@@ -364,3 +364,23 @@ class Kueue:
             self._requeue(job, "ClusterQueueStopped", said)
             if self.quota.inactive(self.quota.queues[job.queue]):
                 self._say_inactive(job)
+
+    def deactivate(self, job: Job) -> None:
+        """spec.active was set to false: the work gives back what it holds and waits for nobody."""
+        said, now = "The workload is deactivated", self.world.now
+        condition(job.obj, now, "Evicted", "True", "Deactivated", said)
+        condition(job.obj, now, "Requeued", "False", "Deactivated", said)
+        if job.phase in (Phase.CHECKING, Phase.STARTING, Phase.RUNNING):
+            self._evict(job, "Deactivated", said)
+            self.world.after(5, self._deactivated, job, job.attempt, said)
+        elif job.phase is Phase.PENDING and job.queue:
+            self.quota.queues[job.queue].pending.pop(job.number, None)
+            self.touch(job.queue)
+            self._write(job)
+
+    def _deactivated(self, job: Job, attempt: int, said: str) -> None:
+        if job.attempt == attempt and job.held:
+            self._requeue(job, "Deactivated", said)
+            self.quota.queues[job.queue].pending.pop(job.number, None)
+            condition(job.obj, self.world.now, "Requeued", "False", "Deactivated", said)
+            self._write(job)

@@ -292,8 +292,14 @@ class Simulation:
             self.volcano.plan()
         elif kind.name == "Node" and mine is not None:
             node = self.fleet.nodes[name]
-            node.cordoned = bool(mine["spec"].get("unschedulable"))
+            cordoned = bool(mine["spec"].get("unschedulable"))
+            if cordoned != node.cordoned:
+                self.fleet.cordon(node, cordoned)
             self._room()
+        elif kind.name == "Workload" and mine is not None and not mine["spec"].get("active", True):
+            job = next((job for job in self.kueue.jobs.values() if job.obj is mine), None)
+            if job is not None:
+                self.kueue.deactivate(job)
 
 
 def _active(status: str, reason: str, message: str, at: str) -> Obj:

@@ -101,6 +101,15 @@ def test_recorded_lists_are_served_as_they_are(tmp_path: Path) -> None:
     assert listed == recorded
 
 
+def test_bulk_objects_that_can_be_changed(tmp_path: Path) -> None:
+    with served("--port", "0", "--state", tmp_path, "--bulk", "20,300,10") as url:
+        api = config.new_client_from_config(str(tmp_path / "kubeconfig.yaml"))
+        assert len(client.CoreV1Api(api).list_pod_for_all_namespaces().items) == 20
+        request = urllib.request.Request(f"{url}/_sim/mutate?kind=Workload&percent=1", method="POST")
+        with urllib.request.urlopen(request, timeout=5) as answer:
+            assert json.loads(answer.read()) == {"changed": 3}
+
+
 def test_a_taken_port_is_one_line(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

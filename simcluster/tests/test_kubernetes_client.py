@@ -359,3 +359,36 @@ def test_a_stopped_queue_says_so_and_so_does_its_work(tmp_path: Path) -> None:
         for job in pending:
             reasons = {c["type"]: c for c in job.obj["status"]["conditions"]}
             assert reasons["QuotaReserved"]["message"] == "ClusterQueue speech-cq is inactive"
+
+
+def test_a_deactivated_workload_gives_its_quota_back() -> None:
+    with running(scenario=True, days=1) as sim:
+        custom = client.CustomObjectsApi(config.new_client_from_config(str(sim.kubeconfig)))
+        assert sim.driver is not None
+        simulation = sim.driver.simulation
+        job = next(job for queue in simulation.quota.queues.values() for job in queue.holding.values())
+        patched = {"spec": {"active": False}}
+        custom.patch_namespaced_custom_object(*KUEUE, job.namespace, "workloads", job.workload, patched)
+        simulation.run_until(simulation.now + 30)
+        found = sim.store.get("Workload", job.workload, job.namespace)
+        assert found is not None
+        said = {c["type"]: (c["status"], c["reason"]) for c in found["status"]["conditions"]}
+        assert said["Evicted"] == ("True", "Deactivated")
+        assert said["QuotaReserved"][0] == "False"
+        assert "admission" not in found["status"]
+        assert job.number not in simulation.quota.queues[job.queue].holding
+        names = {pod["metadata"]["name"] for pod in sim.store.objects("Pod")}
+        assert not any(name.startswith(f"{job.name}-") for name in names)
+
+
+def test_a_node_that_is_cordoned_by_hand() -> None:
+    with running(scenario=True, days=0.2) as sim:
+        core = client.CoreV1Api(config.new_client_from_config(str(sim.kubeconfig)))
+        core.patch_node("h100-02", {"spec": {"unschedulable": True}})
+        node = sim.store.get("Node", "h100-02")
+        assert node is not None
+        assert node["spec"]["taints"] == [{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}]
+        core.patch_node("h100-02", {"spec": {"unschedulable": None}})
+        node = sim.store.get("Node", "h100-02")
+        assert node is not None
+        assert "taints" not in node["spec"]
