@@ -11,12 +11,17 @@ from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
+from typing import TYPE_CHECKING
 
 import pytest
 from django.core.management import call_command
 from django.db import connection
 from django.test import Client
 from django.utils import timezone
+
+if TYPE_CHECKING:
+    from apps.fleet.models import Cluster
+    from simcluster.testing import Running
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome") or ""
 ARGUMENTS = [
@@ -44,7 +49,7 @@ def fleet(
         _empty()
 
 
-def _collected(sim: SimpleNamespace) -> SimpleNamespace:
+def _collected(sim: Running) -> SimpleNamespace:
     from apps.fleet.models import Cluster
     from apps.observations.models import Source, StateSpan, Workload
     from apps.observations.retention import keep_observation_partitions
@@ -75,7 +80,7 @@ def _collected(sim: SimpleNamespace) -> SimpleNamespace:
     return SimpleNamespace(cluster=cluster, sim=sim, waiting=waiting)
 
 
-def _people(cluster: object) -> None:
+def _people(cluster: Cluster) -> None:
     from apps.accounts.models import Membership, Team, User
     from apps.fleet.models import TeamBinding
     from apps.observations.models import ClusterObject

@@ -6,6 +6,7 @@ import csv
 import io
 import re
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.db import connection
@@ -33,9 +34,10 @@ PAGES = {
 
 
 def text(client: Client, path: str, status: int = 200) -> str:
-    answer = client.get(path)
+    answer: Any = client.get(path)
     assert answer.status_code == status, path
-    return b"".join(answer.streaming_content).decode() if answer.streaming else answer.content.decode()
+    body: bytes = b"".join(answer.streaming_content) if answer.streaming else answer.content
+    return body.decode()
 
 
 def download(client: Client, path: str) -> list[list[str]]:

@@ -15,16 +15,19 @@ def test_a_share_stays_within_the_drawing() -> None:
     assert [share(1, 4), share(9, 4), share(-1, 4), share(1, 0)] == ["25.00%", "100.00%", "0.00%", "0%"]
 
 
+def _width(bar: str, name: str) -> Decimal:
+    found = re.search(rf'width="([0-9.]+)%"[^>]*class="{name}"', bar)
+    assert found
+    return Decimal(found[1])
+
+
 @given(AMOUNT, st.none() | AMOUNT, st.none() | AMOUNT)
 def test_a_quota_bar_fills_what_is_used_and_marks_nominal(
     used: Decimal, nominal: Decimal | None, ceiling: Decimal | None
 ) -> None:
     bar = str(quota_bar(used, nominal, ceiling))
     assert "style=" not in bar
-    held, borrowed = (
-        Decimal(re.search(rf'width="([0-9.]+)%"[^>]*class="{name}"', bar)[1])
-        for name in ("f-held", "f-borrowed")
-    )  # type: ignore[index]
+    held, borrowed = (_width(bar, name) for name in ("f-held", "f-borrowed"))
     assert 0 <= held + borrowed <= Decimal("100.01")
     assert ("mark" in bar) is (nominal is not None)
     if nominal is not None and used <= nominal:

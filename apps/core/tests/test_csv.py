@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
 
@@ -34,9 +35,9 @@ def test_a_download_opens_in_excel_and_reads_back() -> None:
 
 
 def test_rows_are_streamed_not_gathered() -> None:
-    seen = []
+    seen: list[int] = []
 
-    def rows():  # type: ignore[no-untyped-def]
+    def rows() -> Iterator[list[int]]:
         for number in range(3):
             seen.append(number)
             yield [number]
