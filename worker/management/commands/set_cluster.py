@@ -12,7 +12,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import transaction
 
 from apps.fleet.models import Cluster
-from worker.clients.errors import ClientError
+from worker.clients.errors import FORBIDDEN, ClientError
 from worker.clients.kube import KubeClient
 
 
@@ -49,7 +49,9 @@ class Command(BaseCommand):
 
 
 def check_api(kubeconfig: str, context: str) -> None:
-    """Raise ClientError when this context's API does not answer."""
+    """Raise ClientError when this context's API does not answer, or does not know who we are.
+
+    What we may read is not asked here: a missing right is shown on /sources/ for the kinds that it concerns."""
     client = KubeClient(
         kubeconfig,
         context,
@@ -58,5 +60,9 @@ def check_api(kubeconfig: str, context: str) -> None:
     )
     try:
         client.get("/version")
+        client.get("/api/v1/nodes", {"limit": 1})
+    except ClientError as error:
+        if error.kind != FORBIDDEN:
+            raise
     finally:
         client.close()
