@@ -70,5 +70,4 @@ def write_samples(
             staged=names(columns, "s"),
         )
     )
-    staging.drop()
     return written, rejected

@@ -85,7 +85,6 @@ def apply_list(
     uid = target.index("uid")
     spared = [*kept, *(item.row[uid] for item in rejected)]
     written = merge_list(cluster_id=cluster_id, staging=staging, now=now, kept=spared, record_new=record_new)
-    staging.drop()
     return written, rejected
 
 
@@ -97,5 +96,4 @@ def apply_changes(
     staging = Staging(target)
     rejected = staging.add(changes)
     written = merge_staged(cluster_id=cluster_id, staging=staging, record_new=record_new)
-    staging.drop()
     return written, rejected

@@ -112,7 +112,6 @@ def _write(*, cluster_id: int, versions: sql.Composable, known: sql.Composable, 
     written = run(sql.SQL(_DROP_EMPTY).format(**parts))
     written += run(sql.SQL(_CLOSE).format(**parts))
     written += run(sql.SQL(_OPEN).format(**parts))
-    run(sql.SQL("DROP TABLE {steps}").format(**parts))
     return written
 
 

@@ -18,7 +18,7 @@ from psycopg import sql
 from .facets import facets_of, write_leavings, write_transitions
 from .models import Event, Workload
 from .spans import close_spans, open_spans, requeue_spans, write_spans
-from .staging import Staging, Target, names, run, value
+from .staging import ANALYZE_FROM, Staging, Target, names, run, value
 
 
 @dataclass(slots=True)
@@ -46,7 +46,7 @@ class Written:
 
 _CHANGED = """
 CREATE TEMP TABLE {changed} ON COMMIT DROP AS
-SELECT s.uid, s.seq, n.first_at, t.id AS old_id, {differs} AS differs
+SELECT s.uid, s.seq, n.first_at, t.id AS old_id, {differs} AS differs, {moved} AS moved
 FROM (SELECT uid, max(seq) AS seq, min(at) AS first_at FROM {stage} GROUP BY uid) n
 JOIN {stage} s USING (seq)
 LEFT JOIN {table} t ON t.cluster_id = {cluster} AND t.uid = s.uid
@@ -87,6 +87,12 @@ AND NOT EXISTS (SELECT 1 FROM {stage} s WHERE s.uid = o.uid)
 AND o.uid <> ALL({kept}) AND o.namespace || '/' || o.name <> ALL({kept})
 """
 
+_MOVED = """
+CREATE TEMP TABLE {target} ON COMMIT DROP AS SELECT namespace, name, max(at) AS at FROM (
+  SELECT s.namespace, s.name, s.at FROM {changed} c JOIN {stage} s USING (seq) WHERE c.moved {gone}
+) m GROUP BY namespace, name
+"""
+
 
 def _parts(staging: Staging, cluster_id: int) -> dict[str, sql.Composable]:
     target = staging.target
@@ -98,7 +104,10 @@ def _parts(staging: Staging, cluster_id: int) -> dict[str, sql.Composable]:
     same_kind: sql.Composable = sql.SQL("true")
     if target.has_kind:
         same_kind = sql.SQL("o.kind = {}").format(sql.Literal(target.kind))
+    # A LocalQueue whose counters changed leads where it led before.
+    leads = "(t.id IS NULL OR s.gone OR t.spec IS DISTINCT FROM s.spec)"
     return {
+        "moved": sql.SQL(leads) if target.kind == "LocalQueue" else sql.SQL("false"),
         "cluster": sql.Literal(cluster_id),
         "table": target.table,
         "stage": staging.table,
@@ -109,10 +118,6 @@ def _parts(staging: Staging, cluster_id: int) -> dict[str, sql.Composable]:
         "differs": sql.SQL("({})").format(differs),
         "same_kind": same_kind,
     }
-
-
-def _drop(*tables: sql.Composable) -> None:
-    run(sql.SQL("DROP TABLE IF EXISTS {}").format(sql.SQL(", ").join(tables)))
 
 
 def _leave(*, cluster_id: int, staging: Staging, parts: dict[str, sql.Composable]) -> int:
@@ -128,55 +133,65 @@ def _leave(*, cluster_id: int, staging: Staging, parts: dict[str, sql.Composable
     )
 
 
-def _moved_local_queues(staging: Staging, parts: dict[str, sql.Composable], *, cluster_id: int) -> int:
-    """After a merge of LocalQueues: waiting work of those that changed may now wait for another ClusterQueue."""
+def _moved_local_queues(
+    staging: Staging, parts: dict[str, sql.Composable], *, cluster_id: int, left: bool
+) -> int:
+    """After a merge of LocalQueues: waiting work of those that lead elsewhere now waits for another queue."""
     moved = sql.Identifier(f"moved_{staging.name}")
-    run(
-        sql.SQL(
-            "CREATE TEMP TABLE {moved} ON COMMIT DROP AS SELECT namespace, name, max(at) AS at FROM ("
-            " SELECT s.namespace, s.name, s.at FROM {changed} c JOIN {stage} s USING (seq)"
-            " UNION ALL SELECT namespace, name, at FROM {leaving}) m GROUP BY namespace, name"
-        ).format(moved=moved, **parts)
-    )
-    made = requeue_spans(cluster_id=cluster_id, moved=moved, name=staging.name)
-    _drop(moved)
-    return made
+    gone = "UNION ALL SELECT namespace, name, at FROM {leaving}" if left else ""
+    named = parts | {"target": moved, "gone": sql.SQL(gone).format(**parts)}
+    count = run(sql.SQL(_MOVED).format(**named))
+    return requeue_spans(cluster_id=cluster_id, moved=moved, name=staging.name) if count else 0
 
 
 def _merge(
     *, cluster_id: int, staging: Staging, unlisted_at: datetime | None, kept: Iterable[str], record_new: bool
 ) -> Written:
     target = staging.target
-    written = Written()
     parts = _parts(staging, cluster_id)
-    changed, leaving = parts["changed"], parts["leaving"]
-    assert isinstance(changed, sql.Identifier)  # noqa: S101  narrows the type of a part made above
     staging.analyze()
     count = run(sql.SQL(_CHANGED).format(**parts))
+    written = Written()
     if count:
-        run(sql.SQL("ANALYZE {changed}").format(**parts))
-        known = value(sql.SQL("SELECT count(old_id) FROM {changed}").format(**parts))
-        if facets_of(target) and (known or record_new):
-            written.transitions += write_transitions(
-                cluster_id=cluster_id, staging=staging, changed=changed, record_new=record_new
-            )
-        if target.model is Workload and not known and count == staging.count:
-            written.spans += open_spans(cluster_id=cluster_id, staging=staging)
-        elif target.model is Workload:
-            written.spans += write_spans(cluster_id=cluster_id, staging=staging, changed=changed)
-        written.gone += value(sql.SQL(_NEWLY_GONE).format(**parts))
-        written.inserted = run(sql.SQL(_INSERT).format(**parts))
-        written.updated = run(sql.SQL(_UPDATE).format(**parts))
-    if unlisted_at is None:
-        left = run(sql.SQL(_REPLACED).format(**parts))
-    else:
+        written = _write_changed(
+            cluster_id=cluster_id, staging=staging, parts=parts, count=count, record_new=record_new
+        )
+    left = 0
+    if unlisted_at is not None:
         parts |= {"at": sql.Literal(unlisted_at), "kept": sql.Literal(list(kept) or [""])}
         left = run(sql.SQL(_UNLISTED).format(**parts))
+    elif written.inserted:
+        left = run(sql.SQL(_REPLACED).format(**parts))
     if left:
         written.gone += _leave(cluster_id=cluster_id, staging=staging, parts=parts)
     if target.kind == "LocalQueue" and (left or written.rows):
-        written.spans += _moved_local_queues(staging, parts, cluster_id=cluster_id)
-    _drop(changed, leaving)
+        written.spans += _moved_local_queues(staging, parts, cluster_id=cluster_id, left=bool(left))
+    return written
+
+
+def _write_changed(
+    *, cluster_id: int, staging: Staging, parts: dict[str, sql.Composable], count: int, record_new: bool
+) -> Written:
+    """History first, which compares with what is stored; then the rows themselves."""
+    target, written, changed = staging.target, Written(), parts["changed"]
+    assert isinstance(changed, sql.Identifier)  # noqa: S101  narrows the type of a part made above
+    if count >= ANALYZE_FROM:
+        run(sql.SQL("ANALYZE {changed}").format(**parts))
+    known = value(sql.SQL("SELECT count(old_id) FROM {changed}").format(**parts))
+    if facets_of(target) and (known or record_new):
+        written.transitions = write_transitions(
+            cluster_id=cluster_id, staging=staging, changed=changed, record_new=record_new
+        )
+    if target.model is Workload and not known and count == staging.count:
+        written.spans = open_spans(cluster_id=cluster_id, staging=staging)
+    elif target.model is Workload:
+        written.spans = write_spans(cluster_id=cluster_id, staging=staging, changed=changed)
+    if staging.gone:
+        written.gone = value(sql.SQL(_NEWLY_GONE).format(**parts))
+    if known < count:
+        written.inserted = run(sql.SQL(_INSERT).format(**parts))
+    if known:
+        written.updated = run(sql.SQL(_UPDATE).format(**parts))
     return written
 
 
@@ -210,6 +225,4 @@ def mark_gone(*, cluster_id: int, target: Target, uids: Iterable[str], now: date
     parts = _parts(staging, cluster_id) | {"at": sql.Literal(now), "uids": sql.Literal(list(uids))}
     run(sql.SQL(_NAMED).format(**parts))
     gone = _leave(cluster_id=cluster_id, staging=staging, parts=parts)
-    _drop(parts["leaving"])
-    staging.drop()
     return Written(gone=gone)

@@ -27,7 +27,8 @@ from .kindpull import target_of
 
 SOURCE = "history"
 CURSOR = "imported_until"
-BATCH = timedelta(hours=6)
+SAMPLE_CURSOR = "samples_until"
+BATCH = timedelta(hours=12)
 BATCH_LINES = 20_000
 SAMPLE_STEP_SECONDS = 3600
 SAMPLE_WINDOW = timedelta(days=2)
@@ -53,21 +54,26 @@ class Imported:
     rows: int = 0
     bad: int = 0
     samples: int = 0
+    refused_samples: int = 0
     first_at: datetime | None = None
     last_at: datetime | None = None
     kinds: dict[str, int] = field(default_factory=dict)
 
 
-def imported_until(*, cluster_id: int) -> datetime | None:
-    """How far the last import came."""
+def cursor_at(*, cluster_id: int, name: str) -> datetime | None:
+    """How far the last import came with changes (CURSOR) or samples (SAMPLE_CURSOR)."""
     state = SourceState.objects.filter(cluster_id=cluster_id, source=SOURCE).first()
-    text = state.cursors.get(CURSOR) if state else None
+    text = state.cursors.get(name) if state else None
     return datetime.fromisoformat(text) if text else None
 
 
-def _move_cursor(cluster_id: int, at: datetime) -> None:
-    state, _made = SourceState.objects.get_or_create(cluster_id=cluster_id, source=SOURCE)
-    state.cursors = {**state.cursors, CURSOR: at.isoformat()}
+def _move_cursor(cluster_id: int, name: str, at: datetime) -> None:
+    """In the open transaction; changes and samples are imported side by side and share the row."""
+    SourceState.objects.bulk_create(
+        [SourceState(cluster_id=cluster_id, source=SOURCE)], ignore_conflicts=True
+    )
+    state = SourceState.objects.select_for_update().get(cluster_id=cluster_id, source=SOURCE)
+    state.cursors = {**state.cursors, name: at.isoformat()}
     state.save(update_fields=["cursors"])
 
 
@@ -93,7 +99,7 @@ def import_batch(*, cluster_id: int, batch: list[HistoryLine], done: Imported) -
     for line in batch:
         kind = KINDS.get(line.kind)
         if kind is None:
-            done.bad += 1
+            # A kind that no collector reads, such as Namespace.
             continue
         watched = decode_watch(kind, line.version, bytes(line.event))
         if watched.type not in ("ADDED", "MODIFIED", "DELETED"):
@@ -118,7 +124,7 @@ def import_batch(*, cluster_id: int, batch: list[HistoryLine], done: Imported) -
                 quarantine_put(
                     cluster_id=cluster_id, source=kind.source, kind=name, objects=bad[name], now=batch[-1].at
                 )
-        _move_cursor(cluster_id, batch[-1].at)
+        _move_cursor(cluster_id, CURSOR, batch[-1].at)
     done.lines += len(batch)
     done.first_at = done.first_at or batch[0].at
     done.last_at = batch[-1].at
@@ -134,13 +140,14 @@ def prepare_partitions(*, start: datetime, end: datetime) -> None:
 def import_samples(
     *, cluster_id: int, client: PromClient, start: datetime, end: datetime, done: Imported
 ) -> None:
-    """Hourly device samples of [start, end] from a Prometheus' past."""
+    """Hourly device samples of [start, end] from a Prometheus' past, window by window."""
     at = start.replace(minute=0, second=0, microsecond=0)
     while at <= end:
         until = min(end, at + SAMPLE_WINDOW - timedelta(seconds=SAMPLE_STEP_SECONDS))
         found = dcgm.samples(dcgm.group_by_metric(client.range(dcgm.QUERY, at, until, SAMPLE_STEP_SECONDS)))
         with transaction.atomic():
             written, rejected = write_samples(cluster_id=cluster_id, columns=found.columns, rows=found.rows)
+            _move_cursor(cluster_id, SAMPLE_CURSOR, until)
         done.samples += written
-        done.bad += len(rejected)
+        done.refused_samples += len(rejected)
         at += SAMPLE_WINDOW

@@ -161,7 +161,6 @@ class KindPull:
         self._flush()
         if self._staging is not None:
             self.written += merge_staged(cluster_id=self.cluster_id, staging=self._staging)
-            self._staging.drop()
             self._staging = None
         if self._ended:
             self._good.update(self._ended)
@@ -240,7 +239,6 @@ class KindPull:
                 kept=self.bad,
                 record_new=not first,
             )
-        staging.drop()
         if self.quarantined:
             quarantine_keep_only(
                 cluster_id=self.cluster_id, source=self.source, kind=self.kind.name, keys=self.bad
@@ -254,6 +252,4 @@ def forget_kind(*, cluster_id: int, kind: Kind, now: datetime) -> Written:
     if target.model is Event:
         return Written()
     staging = Staging(target)
-    written = merge_list(cluster_id=cluster_id, staging=staging, now=now)
-    staging.drop()
-    return written
+    return merge_list(cluster_id=cluster_id, staging=staging, now=now)
