@@ -22,7 +22,7 @@ from .world import World, condition
 
 _WL = KINDS["Workload"]
 _ADMISSION, _CONTROLLER = "kueue-admission", "kueue-workload-controller"
-_SAY_AGAIN_SECONDS, _KEPT_SECONDS = 900, 6 * 3600
+_SAY_AGAIN_SECONDS, _KEPT_SECONDS, _NOTICED_SECONDS = 900, 6 * 3600, 4 * 3600
 _NUMBERS = re.compile(r"[0-9]+")
 
 
@@ -318,6 +318,21 @@ class Kueue:
             self.quota.queues[job.queue].pending.pop(job.number, None)
             self.touch(job.queue)
             self.plan()
+        self._delete(job)
+
+    def never_starts(self, job: Job) -> None:
+        """An image that is not there: somebody notices after a while and deletes the job."""
+        if job.started == 0 and job.phase is Phase.STARTING:
+            self.world.after(min(job.patience, _NOTICED_SECONDS), self._abandon, job, job.attempt)
+
+    def _abandon(self, job: Job, attempt: int) -> None:
+        if job.attempt != attempt or job.phase is not Phase.STARTING:
+            return
+        job.phase = Phase.FINISHED
+        self.pods.evict(job)
+        self.quota.unhold(job)
+        self.touch(job.queue)
+        self.plan()
         self._delete(job)
 
     def node_lost(self, job: Job) -> None:

@@ -123,10 +123,13 @@ def flavors_usage(
     for group in spec.get("resourceGroups", ()):
         for flavor in group["flavors"]:
             resources = []
-            for name in sorted(resource["name"] for resource in flavor["resources"]):
+            for name in sorted([resource["name"] for resource in flavor["resources"]]):
                 fr = (flavor["name"], name)
-                extra = {"borrowed": amount_text(name, borrowed(fr))} if borrowed else {}
-                resources.append({**extra, "name": name, "total": amount_text(name, sums.get(fr, 0))})
+                total = sums.get(fr, 0)
+                one = {"name": name, "total": amount_text(name, total)}
+                if borrowed:
+                    one = {"borrowed": amount_text(name, borrowed(fr)) if total else "0", **one}
+                resources.append(one)
             found.append({"name": flavor["name"], "resources": resources})
     return found
 

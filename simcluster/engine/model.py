@@ -62,6 +62,7 @@ class PodState:
     node: NodeState | None = None
     units: list[Unit] = field(default_factory=list)
     running: bool = False
+    bad_image: bool = False
     said: str = ""
 
 

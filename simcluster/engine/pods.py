@@ -69,6 +69,7 @@ class Pods:
         self.world, self.fleet = world, fleet
         self.waiting: list[PodState] = []
         self.all_running: Callable[[Job], None] = lambda _job: None
+        self.never_starts: Callable[[Job], None] = lambda _job: None
         self._retry_planned = False
 
     # ---- making -------------------------------------------------------------------------------------------
@@ -81,12 +82,12 @@ class Pods:
         for index in range(job.pods):
             pod = self._pod(job, index, labels, annotations, spec, selector)
             job.pod_states.append(pod)
-            if job.stream.image_pull_failing and self._unlucky(job):
-                pod.said = "image"
+            pod.bad_image = self._unlucky(job)
             self._schedule(pod, first=True)
 
     def _unlucky(self, job: Job) -> bool:
-        return self.world.random("pull", job.number).random() < job.stream.image_pull_failing
+        share = job.stream.image_pull_failing
+        return bool(share) and self.world.random("image", job.number).random() < share
 
     def _pod(
         self,
@@ -246,8 +247,9 @@ class Pods:
         if not pod.node.ready:
             return
         now = stamp(self.world.now)
-        if pod.said == "image":
+        if pod.bad_image:
             self._image_pull_fails(pod, now)
+            self.never_starts(job)
             return
         pod.running = True
         since = pod.obj["status"]["conditions"][-1]["lastTransitionTime"]
@@ -276,7 +278,8 @@ class Pods:
         )
         pod.obj["status"]["containerStatuses"] = [self._container(pod, {"waiting": waiting}, ready=False)]
         self.world.put(_POD, pod.obj)
-        self.world.event(pod.obj, "Failed", f"Error: {waiting['reason']}", "kubelet", warning=True)
+        words = f'Failed to pull image "{image}": not found'
+        self.world.event(pod.obj, "Failed", words, "kubelet", warning=True)
 
     def _container(self, pod: PodState, state: dict[str, Any], *, ready: bool) -> Obj:
         return {

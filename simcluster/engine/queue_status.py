@@ -75,12 +75,14 @@ class QueueStatus:
         held = list(queue.holding.values())
         waiting = [job for job in held if job.phase not in (Phase.STARTING, Phase.RUNNING)]
         admitted = [job for job in held if job not in waiting]
+        reserved = flavors_usage(queue.spec, held, self._borrowed(queue, []))
+        used = flavors_usage(queue.spec, admitted, self._borrowed(queue, waiting)) if waiting else reserved
         queue.obj["status"] |= {
             "admittedWorkloads": len(admitted),
             "reservingWorkloads": len(held),
             "pendingWorkloads": len(queue.pending),
-            "flavorsReservation": flavors_usage(queue.spec, held, self._borrowed(queue, [])),
-            "flavorsUsage": flavors_usage(queue.spec, admitted, self._borrowed(queue, waiting)),
+            "flavorsReservation": reserved,
+            "flavorsUsage": used,
         }
 
     def _borrowed(self, queue: Queue, without: list[Job]) -> Callable[[tuple[str, str]], int]:
@@ -98,12 +100,14 @@ class QueueStatus:
         held = [job for job in queue.holding.values() if (job.namespace, job.stream.queue) == mine]
         admitted = [job for job in held if job.phase in (Phase.STARTING, Phase.RUNNING)]
         stopped = local["spec"].get("stopPolicy", "None") != "None"
+        reserved = flavors_usage(queue.spec, held, None)
+        used = reserved if len(admitted) == len(held) else flavors_usage(queue.spec, admitted, None)
         pending = [job for job in queue.pending.values() if (job.namespace, job.stream.queue) == mine]
         local["status"] = {
             "admittedWorkloads": len(admitted),
             "conditions": local["status"]["conditions"],
-            "flavorsReservation": flavors_usage(queue.spec, held, None),
-            "flavorsUsage": flavors_usage(queue.spec, admitted, None),
+            "flavorsReservation": reserved,
+            "flavorsUsage": used,
             "pendingWorkloads": 0 if stopped else len(pending),
             "reservingWorkloads": len(held),
         }

@@ -49,6 +49,7 @@ class Simulation:
         objects = self._kueue_objects(scenario)
         self.quota = Quota(self.fleet, objects)
         self.kueue = Kueue(self.world, self.quota, self.pods, scenario.queues.check_minutes)
+        self.pods.never_starts = self.kueue.never_starts
         self._queue_states()
         self.volcano = Volcano(self.world, self.fleet, self.pods, objects["VolcanoQueue"])
         self.arrivals = Arrivals(self.world, scenario.teams, self._submit)

@@ -185,7 +185,7 @@ def test_headers_of_a_quiet_watch_come_at_once(empty: Running, empty_api: Any) -
     answer = core.list_pod_for_all_namespaces(
         watch=True, resource_version=since, timeout_seconds=30, _preload_content=False
     )
-    assert time.monotonic() - started < 1
+    assert time.monotonic() - started < 10  # of a watch of 30 seconds
     assert answer.headers["Transfer-Encoding"] == "chunked"
     assert answer.headers["Date"].endswith("GMT")
     timer = threading.Timer(0.1, lambda: empty.store.upsert("Pod", pod("late")))

@@ -99,7 +99,7 @@ def test_a_range_covers_the_history_quickly(demo: Running, prometheus: Any) -> N
     started = time.monotonic()
     query = '{__name__=~"' + "|".join(METRICS) + '"}'
     series = prometheus.custom_query_range(query, end - timedelta(days=3), end, "3600s")
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 30
     points = [point for one in series for point in one["values"]]
     assert len(points) > 100_000
     assert min(point[0] for point in points) >= demo.cluster.epoch

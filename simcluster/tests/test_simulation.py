@@ -230,6 +230,7 @@ def test_every_kind_of_waiting_happens(fortnight: Simulation) -> None:
         "tasks in gang unschedulable: pod group is not ready",
         '"reason":"PreemptedWorkload"',
         '"reason":"NodeNotReady"',
+        "Failed to pull image",
         '"reason":"BackoffLimitExceeded"',
     ):
         assert words in events, words
