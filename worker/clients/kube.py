@@ -162,7 +162,7 @@ class KubeClient:
         Ends when the server ends it, after `timeout_seconds`, or when the stream has been silent for a while:
         four times what the headers took, at least 0.1 s and at most 1 s. What was sent meanwhile comes with the
         next watch from the last version seen. Raises ClientError when the stream breaks; the lines before that
-        are good. A line that did not arrive whole is not yielded."""
+        are good; and ClientError("expired") when the version lies in the server's future. A line that did not arrive whole is not yielded."""
         asked: dict[str, str | int] = {
             **(params or {}),
             "watch": "1",
@@ -175,9 +175,14 @@ class KubeClient:
         try:
             idle = min(max(4 * (time.monotonic() - started), SHORTEST_IDLE), LONGEST_IDLE)
             _set_timeout(response, idle)
-            yield from self._lines(response, path, deadline=started + timeout_seconds + 1)
+            silent = True
+            for line in self._lines(response, path, deadline=started + timeout_seconds + 1):
+                silent = False
+                yield line
         finally:
             response.close()
+        if silent:
+            self._refuse_future(path, resource_version)
 
     def served_versions(self, group: str) -> list[str]:
         """Versions of an API group in the server's order of preference, [] when it is not installed."""
@@ -193,6 +198,22 @@ class KubeClient:
             return [v.version for v in _group.decode(body).versions or ()]
         except msgspec.MsgspecError as error:
             raise ClientError(errors.BAD_BODY, f"/apis/{group}: {error}", status=200) from error
+
+    def _refuse_future(self, path: str, resource_version: str) -> None:
+        """Raise ClientError("expired") when the server has not come to this version yet.
+
+        A watch from such a version is answered with silence, not with an error: after a restore from a backup
+        it would look as if nothing ever changed. Only a list that asks for data not older than it is refused."""
+        asked: dict[str, str | int] = {
+            "limit": 1,
+            "resourceVersion": resource_version,
+            "resourceVersionMatch": "NotOlderThan",
+        }
+        try:
+            self._get_once(path, asked)
+        except ClientError as error:
+            if error.status == 504 and "Too large resource version" in error.message:
+                raise ClientError(errors.EXPIRED, error.message, status=error.status) from error
 
     # ------------------------------------------------------------------ transport
     def _get_once(self, path: str, params: Params | None) -> bytes:

@@ -379,6 +379,34 @@ def test_a_watch_that_closes_the_connection_still_notices_silence(connect: Any) 
     assert time.monotonic() - started < 2
 
 
+def test_a_version_from_the_future_is_not_taken_for_silence(connect: Any) -> None:
+    too_large = (DATA / "kueue/list-504-future-rv.json").read_bytes()
+
+    def answer(handler: Handler) -> None:
+        if "watch" in handler.query:
+            handler.begin_chunks()
+            handler.chunk(b"")
+        else:
+            handler.reply(too_large, 504)
+
+    client, server = connect(answer)
+    assert fails(lambda: list(client.watch("/api/v1/pods", "99999999", 1))).kind == "expired"
+    assert server.seen[1].query["resourceVersionMatch"] == "NotOlderThan"
+
+
+@pytest.mark.parametrize("status", [200, 403, 500, 504])
+def test_a_silent_watch_is_good_when_its_version_cannot_be_questioned(connect: Any, status: int) -> None:
+    def answer(handler: Handler) -> None:
+        if "watch" in handler.query:
+            handler.begin_chunks()
+            handler.chunk(b"")
+        else:
+            handler.reply(b'{"kind":"Status","message":"etcd timed out"}', status)
+
+    client, _server = connect(answer)
+    assert list(client.watch("/api/v1/pods", "5", 1)) == []
+
+
 @pytest.mark.parametrize(("status", "kind"), [(410, "expired"), (403, "forbidden"), (500, "server_error")])
 def test_a_refused_watch(connect: Any, status: int, kind: str) -> None:
     client, _server = connect(lambda h: h.reply(b'{"kind":"Status","message":"no"}', status))
