@@ -5,6 +5,7 @@ Idempotent and incremental: a second run asks only for what is newer than the la
 
 from __future__ import annotations
 
+import threading
 import time
 from argparse import ArgumentParser
 from collections.abc import Iterator
@@ -19,7 +20,6 @@ from django.utils import timezone
 
 from apps.fleet.models import Cluster
 from apps.usage.services import capacity_snapshot, rollup_hours
-from worker.clients.errors import ClientError
 from worker.clients.prom import PromClient
 from worker.collectors import history
 
@@ -44,6 +44,41 @@ def history_lines(api: str, since: datetime | None) -> Iterator[bytes]:
         yield rest
 
 
+class _SampleImport:
+    """Device samples, imported by a thread with its own connection while the changes are: one waits for the
+    database while the other parses."""
+
+    def __init__(self, cluster: Cluster, now: datetime, done: history.Imported) -> None:
+        self.error: Exception | None = None
+        self._cluster, self._now, self._done = cluster, now, done
+        self._thread: threading.Thread | None = None
+
+    def start(self, first_at: datetime) -> None:
+        """From where the last import of samples ended, else from `first_at`, unless there is no Prometheus."""
+        if self._cluster.prometheus_url:
+            name = history.SAMPLE_CURSOR
+            since = history.cursor_at(cluster_id=self._cluster.pk, name=name) or first_at
+            self._thread = threading.Thread(target=self._run, args=(since,), name="samples", daemon=True)
+            self._thread.start()
+
+    def join(self) -> None:
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self, since: datetime) -> None:
+        timeouts = (settings.CONNECT_TIMEOUT_SECONDS, PATIENCE_SECONDS)
+        try:
+            client = PromClient(self._cluster.prometheus_url, *timeouts)
+            history.import_samples(
+                cluster_id=self._cluster.pk, client=client, start=since, end=self._now, done=self._done
+            )
+            client.close()
+        except Exception as error:  # noqa: BLE001  the command raises it in its own thread
+            self.error = error
+        finally:
+            connection.close()
+
+
 class Command(BaseCommand):
     help = "Import the past of the demo cluster through the same parsers and services as live pulls."
 
@@ -54,22 +89,26 @@ class Command(BaseCommand):
     def handle(self, *_args: Any, **options: Any) -> None:
         cluster = self._cluster(options["cluster"])
         begun = time.monotonic()
+        now = timezone.now()
         with connection.cursor() as cursor:
             # The past can be imported again: there is nothing to lose by not waiting for the disk.
             cursor.execute("SET synchronous_commit = off")
         done = history.Imported()
+        samples = _SampleImport(cluster, now, done)
         try:
-            self._changes(cluster, options["api"], done)
-            self._samples(cluster, done)
+            self._changes(cluster, options["api"], now, done, samples)
         except urllib3.exceptions.HTTPError as error:
             raise CommandError(f"{options['api']}: {error}") from error
-        except ClientError as error:
-            raise CommandError(error.message) from error
-        self._say(f"rolling up after {time.monotonic() - begun:.1f} s")
-        rolled = rollup_hours(cluster=cluster, now=timezone.now())
+        finally:
+            samples.join()
+            with connection.cursor() as cursor:
+                cursor.execute("RESET synchronous_commit")
+        if samples.error is not None:
+            raise CommandError(f"device samples: {samples.error}") from samples.error
+        rolled = rollup_hours(cluster=cluster, now=now)
         self._say(
             f"imported {done.lines} changes ({done.rows} rows), {done.samples} samples, {rolled.rows} hours of"
-            f" usage in {time.monotonic() - begun:.1f} s; {done.bad} unreadable"
+            f" usage in {time.monotonic() - begun:.1f} s; {done.bad + done.refused_samples} unreadable"
         )
 
     def _cluster(self, slug: str | None) -> Cluster:
@@ -78,26 +117,17 @@ class Command(BaseCommand):
             raise CommandError("name the cluster with --cluster: there is not exactly one demo cluster")
         return found[0]
 
-    def _changes(self, cluster: Cluster, api: str, done: history.Imported) -> None:
-        since = history.imported_until(cluster_id=cluster.pk)
-        now = timezone.now()
+    def _changes(
+        self, cluster: Cluster, api: str, now: datetime, done: history.Imported, samples: _SampleImport
+    ) -> None:
+        since = history.cursor_at(cluster_id=cluster.pk, name=history.CURSOR)
         for batch in history.batches(history_lines(api, since)):
             if done.first_at is None:
                 history.prepare_partitions(start=batch[0].at - timedelta(hours=2), end=now)
+                samples.start(batch[0].at)
             history.import_batch(cluster_id=cluster.pk, batch=batch, done=done)
             capacity_snapshot(cluster=cluster, at=batch[-1].at)
             self._say(f"changes up to {batch[-1].at:%Y-%m-%d %H:%M} UTC")
-
-    def _samples(self, cluster: Cluster, done: history.Imported) -> None:
-        if not cluster.prometheus_url or done.first_at is None or done.last_at is None:
-            return
-        client = PromClient(cluster.prometheus_url, settings.CONNECT_TIMEOUT_SECONDS, PATIENCE_SECONDS)
-        try:
-            history.import_samples(
-                cluster_id=cluster.pk, client=client, start=done.first_at, end=done.last_at, done=done
-            )
-        finally:
-            client.close()
 
     def _say(self, text: str) -> None:
         self.stdout.write(text)
