@@ -30,7 +30,7 @@
       paper_bgcolor: 'rgba(0,0,0,0)', plot_bgcolor: 'rgba(0,0,0,0)', height: 260, hovermode: 'x unified',
       margin: { l: 44, r: 12, t: 8, b: 34 },
       font: { family: window.getComputedStyle(document.body).fontFamily, size: 12, color: colour('--ink-2') },
-      legend: { orientation: 'h', y: 1.16, x: 0 },
+      legend: { orientation: 'h', x: 0, y: 1.02, yanchor: 'bottom' },
       hoverlabel: { bgcolor: colour('--surface'), bordercolor: colour('--line-strong'), font: { color: colour('--ink') } },
       xaxis: { gridcolor: colour('--line'), linecolor: colour('--line-strong'), zeroline: false, type: 'date' },
       yaxis: { gridcolor: colour('--line'), zeroline: false, rangemode: 'tozero', tickformat: ',~r' }
