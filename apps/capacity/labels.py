@@ -29,6 +29,13 @@ CODE_TEXTS: dict[str, Promise] = {
     "register_unreadable": _("The register of shared cards cannot be read; cards are estimated."),
     "present_without_devices": _("Labelled as a GPU node, but no device plugin offers anything."),
 }
+# What the pure modules say as evidence in words of their own; other evidence quotes the cluster and stays as it is.
+EVIDENCE_TEXTS: dict[str, Promise] = {
+    "no Ready condition": _("no Ready condition"),
+    "no valid MIG geometry": _("no valid MIG geometry"),
+    "the device plugin offers nothing": _("the device plugin offers nothing"),
+    "the register says unhealthy": _("the register says unhealthy"),
+}
 
 
 def bucket_label(bucket: str) -> str:
@@ -37,3 +44,7 @@ def bucket_label(bucket: str) -> str:
 
 def code_text(code: str) -> str:
     return str(CODE_TEXTS.get(code, code))
+
+
+def evidence_text(evidence: str) -> str:
+    return str(EVIDENCE_TEXTS.get(evidence, evidence))

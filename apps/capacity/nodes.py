@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 
 from apps.capacity.facts import NodeState, load_node
 from apps.capacity.health import warnings
-from apps.capacity.labels import bucket_label, code_text
+from apps.capacity.labels import bucket_label, code_text, evidence_text
 from apps.capacity.pools import Measure, card_buckets, unit_rows, unit_sums
 from apps.capacity.rows import BucketReason, NodeDetail, NodePod, NodeRow
 from apps.core.gpu import model_label, unit_of
@@ -47,7 +47,9 @@ def node_row(node: NodeState, index: int) -> NodeRow:
         free=measure.sum((key, found.free) for key, found in sums.items()),
         units=unit_rows(sums, unit_of(group.mode), {}),
         reasons=tuple(
-            BucketReason(str(bucket), bucket_label(bucket), cards, item.evidence.get(bucket, ""))
+            BucketReason(
+                str(bucket), bucket_label(bucket), cards, evidence_text(item.evidence.get(bucket, ""))
+            )
             for bucket, cards in item.buckets.items()
         ),
         flavors=node.flavors,

@@ -36,7 +36,8 @@ def _over_committed(pools: Iterable[PoolRow]) -> Iterator[Note]:
     for pool in pools:
         if pool.nominal is not None and pool.nominal > pool.allocatable:
             text = _("%(pool)s: %(nominal)s promised, %(usable)s usable.") % {
-                "pool": f"{pool.model_label} ({mode_label(pool.sharing_mode)})",
+                "pool": _("%(model)s (%(mode)s)")
+                % {"model": pool.model_label, "mode": mode_label(pool.sharing_mode)},
                 "nominal": plain(pool.nominal),
                 "usable": plain(pool.allocatable),
             }

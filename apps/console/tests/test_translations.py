@@ -43,7 +43,7 @@ def test_every_message_is_translated_and_none_is_fuzzy() -> None:
 
 def test_placeholders_are_the_same_in_both_languages() -> None:
     def names(text: str) -> set[str]:
-        return set(re.findall(r"%\((\w+)\)", text))
+        return set(re.findall(r"%\(\w+\)[-0 +#]*\d*(?:\.\d+)?[a-zA-Z]", text))
 
     wrong = [
         e.msgid for e in entries() for text in texts(e) if names(text) != names(e.msgid_plural or e.msgid)
@@ -59,6 +59,14 @@ def test_markup_is_the_same_in_both_languages() -> None:
         if sorted(re.findall(r"</?\w+>", text)) != sorted(re.findall(r"</?\w+>", e.msgid_plural or e.msgid))
     ]
     assert wrong == []
+
+
+def test_chinese_has_its_own_punctuation_and_plain_letters() -> None:
+    """Half-width marks beside Chinese and full-width letters or digits are slips of the keyboard."""
+    slips = re.compile(
+        r"[\u4e00-\u9fff][,;:!?()]|[,;:!?()][\u4e00-\u9fff]|[\uff21-\uff3a\uff41-\uff5a\uff10-\uff19\uff05\u3000]"
+    )
+    assert [text for e in entries() for text in texts(e) if slips.search(text)] == []
 
 
 def test_the_compiled_catalogue_is_the_one_that_is_read() -> None:
@@ -89,14 +97,52 @@ def test_every_message_of_the_source_is_in_the_catalogue(tmp_path: Path) -> None
         timeout=120,
         env=_environment(tmp_path),
     )
-    found = {entry.msgid for entry in polib.pofile(str(tmp_path / "locale" / "django.pot"))}
-    assert sorted(found - {entry.msgid for entry in entries()}) == []
+    found = {(e.msgid, e.msgid_plural) for e in polib.pofile(str(tmp_path / "locale" / "django.pot"))}
+    known = {(e.msgid, e.msgid_plural) for e in entries()}
+    assert {"missing": sorted(found - known), "left over": sorted(known - found)} == {
+        "missing": [],
+        "left over": [],
+    }
 
 
 def _environment(folder: Path) -> dict[str, str]:
     import os
 
     return {**os.environ, "PYTHONPATH": str(folder), "DJANGO_SETTINGS_MODULE": "gpuportal.settings"}
+
+
+# Names that read the same in every language, and a command to copy.
+SAME_EVERYWHERE = {"GPU Portal", "API", "CSV", "UID", "Kueue", "Volcano", "kubectl get node"}
+READ_ALOUD = r'(?:aria-label|title|placeholder|alt)="([^"]*)"'
+
+
+# 500.html says everything in both languages at once: it must not depend on anything that may have failed.
+TEMPLATES = sorted(
+    path
+    for folder in (ROOT / "templates", *(ROOT / "apps").glob("*/templates"))
+    for path in folder.rglob("*.html")
+    if path.name != "500.html"
+)
+
+
+@pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_template_holds_no_words_outside_the_catalogue(path: Path) -> None:
+    assert [words for words in bare_words(path.read_text()) if words not in SAME_EVERYWHERE] == []
+
+
+def bare_words(source: str) -> list[str]:
+    """Literal words of a template's text and of the attributes that are shown or read aloud."""
+    source = re.sub(r"\{#.*?#\}|\{% comment.*?endcomment %\}", "", source, flags=re.DOTALL)
+    source = re.sub(r"\{% blocktranslate\b.*?endblocktranslate %\}", "", source, flags=re.DOTALL)
+    source = re.sub(r"\{%.*?%\}|\{\{.*?\}\}", "\0", source, flags=re.DOTALL)
+    shown = [*re.findall(READ_ALOUD, source), re.sub(r"<[^>]*>", "\0", source)]
+    pieces = (piece.strip(" \n·:,;()") for text in shown for piece in text.split("\0"))
+    return [piece for piece in pieces if re.search(r"[A-Za-z]{2}", piece)]
+
+
+def test_bare_words_are_found_where_a_reader_meets_them() -> None:
+    source = """<p title="Old words">{% translate "Fine" %} left {{ x|default:"d" }}</p>{# note #}<a class="c">out</a>"""
+    assert bare_words(source) == ["Old words", "left", "out"]
 
 
 def test_terms_are_those_of_the_glossary() -> None:
