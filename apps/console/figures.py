@@ -81,7 +81,8 @@ def figure(series: Series, *, language: str) -> dict[str, Any]:
         "xaxis": {
             "tickformat": day if series.daily else f"{day}\n%H:%M",
             "hoverformat": "%Y-%m-%d" if series.daily else "%Y-%m-%d %H:%M",
-            "nticks": 8,
+            "nticks": 6,
+            "tickangle": 0,
         },
         "showlegend": len(series.lines) > 1,
     }
