@@ -36,7 +36,9 @@ class Scraped:
     sim: Running
 
 
-def _job(name: str, target: str, *, labels: dict[str, str] | None = None, honor: bool = False) -> dict[str, object]:
+def _job(
+    name: str, target: str, *, labels: dict[str, str] | None = None, honor: bool = False
+) -> dict[str, object]:
     return {
         "job_name": name,
         "honor_labels": honor,

@@ -88,7 +88,11 @@ def test_shapes(scraped: Scraped) -> None:
     assert rows["GPU-15338f3e", ""]["utilisation_ratio"] == 0
     assert rows["GPU-sentinel", ""]["utilisation_ratio"] is None
     shared = rows["GPU-shared", ""]
-    assert (shared["utilisation_ratio"], shared["namespace"], shared["pod"]) == (Decimal("0.7140"), "default", "")
+    assert (shared["utilisation_ratio"], shared["namespace"], shared["pod"]) == (
+        Decimal("0.7140"),
+        "default",
+        "",
+    )
     third, fourth = rows["GPU-153bdcb7", "3"], rows["GPU-153bdcb7", "4"]
     assert (third["node_name"], third["utilisation_ratio"]) == ("node-b", Decimal("0.2500"))
     assert (third["power_watts"], fourth["power_watts"]) == (Decimal("120.50"), None)

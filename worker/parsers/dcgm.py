@@ -172,8 +172,13 @@ def group_by_metric(series: Iterable[Mapping[str, Any]]) -> dict[str, list[Mappi
     """The answer to QUERY by metric name."""
     found: dict[str, list[Mapping[str, Any]]] = {}
     for one in series:
-        found.setdefault(one.get("metric", {}).get("__name__", ""), []).append(one)
+        found.setdefault(_labels(one).get("__name__", ""), []).append(one)
     return found
+
+
+def _labels(series: Mapping[str, Any]) -> Mapping[str, str]:
+    found = series.get("metric")
+    return found if isinstance(found, dict) else {}
 
 
 def samples(
@@ -183,16 +188,16 @@ def samples(
     problems = _Problems()
     known = {name: series_by_metric.get(name, ()) for name in METRICS}
     attribution = _Attribution(
-        (one.get("metric", {}) for series in known.values() for one in series),
-        (one.get("metric", {}) for one in series_by_metric.get(UP, ())),
+        (_labels(one) for series in known.values() for one in series),
+        (_labels(one) for one in series_by_metric.get(UP, ())),
     )
     cells: dict[datetime, dict[tuple[str, str], _Cell]] = {}
-    times: dict[Any, datetime] = {}
+    times: dict[float, datetime] = {}
     for metric, series in known.items():
         for one in series:
-            labels = attribution.read(one.get("metric", {}))
+            labels = attribution.read(_labels(one))
             if labels is None:
-                problems.note(metric, "no device UUID", str(one.get("metric", {}))[:200])
+                problems.note(metric, "no device UUID", str(_labels(one))[:200])
                 continue
             for stamp, text in _points(one):
                 at = sampled_at or times.get(stamp) or times.setdefault(stamp, _time(stamp))
@@ -202,16 +207,18 @@ def samples(
     return Samples(rows, COLUMNS, problems.listed())
 
 
-def _points(series: Mapping[str, Any]) -> Iterator[tuple[Any, Any]]:
+def _points(series: Mapping[str, Any]) -> Iterator[tuple[float, Any]]:
+    """(time, text) of each value; what is no such pair is left out."""
     points = series.get("values")
     if points is None:
-        points = [series["value"]] if "value" in series else []
-    for point in points:
-        yield point[0], point[1]
+        points = [series.get("value")]
+    for point in points if isinstance(points, list) else ():
+        if isinstance(point, (list, tuple)) and len(point) == 2 and isinstance(point[0], (int, float)):
+            yield point[0], point[1]
 
 
-def _time(stamp: Any) -> datetime:
-    return datetime.fromtimestamp(float(stamp), tz=UTC)
+def _time(stamp: float) -> datetime:
+    return datetime.fromtimestamp(stamp, tz=UTC)
 
 
 def _usable(metric: str, text: Any, device: str, problems: _Problems) -> float | None:

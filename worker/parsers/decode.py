@@ -131,9 +131,14 @@ def page_rows(kind: Kind, page: Page) -> tuple[list[Row], list[Bad]]:
     for index, item in enumerate(page.items):
         try:
             keep(make(item))
-        except ParseError as error:
-            bad.append(page.refuse(index, error.message))
+        except Exception as error:  # noqa: BLE001  whatever an object does to us, it costs only that object
+            bad.append(page.refuse(index, _why(error)))
     return rows, bad
+
+
+def _why(error: Exception) -> str:
+    """ParseError says what is wrong with a value; anything else was not foreseen (1e36 pods, …)."""
+    return error.message if isinstance(error, ParseError) else f"{type(error).__name__}: {error}"
 
 
 def watch_row(kind: Kind, watched: Watched) -> Row | Bad:
@@ -142,8 +147,8 @@ def watch_row(kind: Kind, watched: Watched) -> Row | Bad:
         return watched.bad
     try:
         return kind.row(watched.obj)
-    except ParseError as error:
-        return bad_object(watched.raw, error.message)
+    except Exception as error:  # noqa: BLE001  as in page_rows
+        return bad_object(watched.raw, _why(error))
 
 
 def decode_watch(kind: Kind, version: str, line: bytes) -> Watched:

@@ -225,6 +225,22 @@ def test_a_matrix_gives_rows_per_time() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "series",
+    [
+        {},
+        {"metric": None},
+        {"metric": {"__name__": UTIL, "UUID": "GPU-9"}},
+        {"metric": {"__name__": UTIL, "UUID": "GPU-9"}, "value": None},
+        {"metric": {"__name__": UTIL, "UUID": "GPU-9"}, "value": ["soon", "1"]},
+        {"metric": {"__name__": UTIL, "UUID": "GPU-9"}, "values": "none"},
+        {"metric": {"__name__": UTIL, "UUID": "GPU-9"}, "values": [[1], None, 7]},
+    ],
+)
+def test_a_series_that_is_none_gives_nothing(series: dict[str, Any]) -> None:
+    assert [row[1] for row in read(series, one(UTIL, 1)).rows] == ["GPU-1"]
+
+
 def test_nothing_at_all() -> None:
     assert read() == Samples([], COLUMNS, [])
     assert "DCGM_FI_PROF_SM_ACTIVE|" in QUERY

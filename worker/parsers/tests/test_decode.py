@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from worker.parsers.kinds import KINDS, Bad, ParseError, decode_list, decode_watch, page_rows, watch_row
 
-from .recorded import body
+from .recorded import body, lists
 
 PODS = json.loads(body("kueue/pods.json"))["items"]
 POD = KINDS["Pod"]
@@ -112,6 +112,77 @@ def test_a_truncated_list_never_passes_for_a_whole_one(cut: int) -> None:
 def test_no_items_is_an_empty_list() -> None:
     assert decode_list(POD, "v1", b'{"items":null,"metadata":{}}').items == []
     assert decode_list(POD, "v1", _as_list([])).items == []
+
+
+# ------------------------------------------------------------------ anything at all
+ODD = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(min_value=-(10**20), max_value=10**20),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.sampled_from(["", "-1", "1e36", "9" * 40, "0x1", "\x00", "2026-02-30T00:00:00Z", "日本語"]),
+    st.just([]),
+    st.just({}),
+    st.just([None]),
+    st.just({"": ""}),
+)
+SAMPLES = {
+    kind: json.loads(body(path))["items"][:12]
+    for path, kind in reversed(lists())
+    if "v1beta1" not in path and json.loads(body(path))["items"]
+}
+
+
+def _places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Every place in an object that holds something, managedFields left out."""
+    found = [path] if path else []
+    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for name, child in inside:
+        if name != "managedFields":
+            found += _places(child, (*path, name))
+    return found
+
+
+@settings(max_examples=400, deadline=None)
+@given(data=st.data())
+def test_whatever_stands_anywhere_costs_at_most_its_object(data: st.DataObject) -> None:
+    kind = KINDS[data.draw(st.sampled_from(sorted(SAMPLES)))]
+    items = SAMPLES[kind.name]
+    index = data.draw(st.integers(min_value=0, max_value=len(items) - 1))
+    broken = json.loads(json.dumps(items[index]))
+    broken["metadata"].pop("managedFields", None)
+    for _ in range(data.draw(st.integers(min_value=1, max_value=3))):
+        *above, last = data.draw(st.sampled_from(_places(broken)))
+        holder = broken
+        for name in above:
+            holder = holder[name]
+        holder[last] = json.loads(json.dumps(data.draw(ODD)))
+    changed = [*items[:index], broken, *items[index + 1 :]]
+    raw = json.dumps({"metadata": {"resourceVersion": "1"}, "items": changed}).encode()
+    rows, bad = page_rows(kind, decode_list(kind, kind.versions[0], raw))
+    assert len(rows) + len(bad) == len(items)
+    assert len(bad) <= 1
+    assert all(len(row) == len(kind.columns) for row in rows)
+    watched = decode_watch(
+        kind, kind.versions[0], json.dumps({"type": "MODIFIED", "object": broken}).encode()
+    )
+    assert isinstance(watch_row(kind, watched), Bad) == bool(bad)
+
+
+def test_an_amount_beyond_reckoning_costs_one_object() -> None:
+    items = [json.loads(json.dumps(item)) for item in SAMPLES["Workload"]]
+    usage = {"name": "main", "count": 3, "resourceUsage": {"nvidia.com/gpu": "1e36"}}
+    items[0]["status"] = {
+        "conditions": [{"type": "QuotaReserved", "status": "True"}],
+        "admission": {"clusterQueue": "cq", "podSetAssignments": [usage]},
+        "reclaimablePods": [{"name": items[0]["spec"]["podSets"][0]["name"], "count": 10**6}],
+    }
+    items[0]["spec"]["podSets"][0].update(name="main", count=2)
+    items[0]["status"]["reclaimablePods"] = [{"name": "main", "count": 1}]
+    raw = json.dumps({"items": items}).encode()
+    rows, bad = page_rows(KINDS["Workload"], decode_list(KINDS["Workload"], "v1beta2", raw))
+    assert (len(rows), len(bad)) == (len(items) - 1, 1)
+    assert "InvalidOperation" in bad[0].error
 
 
 # ------------------------------------------------------------------ watches

@@ -1,0 +1,132 @@
+"""The named cluster as a client, as a writer, and as a row of the portal."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.utils import timezone
+from kubernetes import config as kube_config
+from kubernetes.client import (
+    ApiClient,
+    AuthenticationV1TokenRequest,
+    CoreV1Api,
+    CustomObjectsApi,
+    V1TokenRequestSpec,
+)
+from kubernetes.client.exceptions import ApiException
+
+from apps.fleet.models import Cluster
+from apps.observations.services import RunResult
+from worker.clients.kube import KubeClient
+from worker.collectors.run import collect_source
+from worker.parsers.kinds import KINDS
+
+from .access import CONTEXT, KUBECONFIG, derived
+
+KUEUE = "kueue.x-k8s.io"
+PRIORITY_CLASSES = ("v1beta2", "workloadpriorityclasses")
+
+
+@pytest.fixture(scope="session")
+def client() -> KubeClient:
+    return KubeClient(KUBECONFIG, CONTEXT, 5, 30)
+
+
+@pytest.fixture(scope="session")
+def kueue(client: KubeClient) -> str:
+    """The version in which Kueue is served."""
+    served = client.served_versions(KUEUE)
+    found = [version for version in KINDS["Workload"].versions if version in served]
+    if not found:
+        pytest.skip("this cluster does not serve Kueue")
+    return found[0]
+
+
+@pytest.fixture(scope="session")
+def writer() -> ApiClient:
+    made: ApiClient = kube_config.new_client_from_config(  # type: ignore[no-untyped-call]
+        config_file=KUBECONFIG, context=CONTEXT or None, persist_config=False
+    )
+    return made
+
+
+class PriorityClass:
+    """A WorkloadPriorityClass that nobody uses: something to create, change and delete."""
+
+    def __init__(self, api: CustomObjectsApi, version: str) -> None:
+        self._api, self._version = api, version
+        self.name = f"portal-test-{uuid.uuid4().hex[:8]}"
+
+    def create(self) -> None:
+        body = {
+            "apiVersion": f"{KUEUE}/{self._version}",
+            "kind": "WorkloadPriorityClass",
+            "metadata": {"name": self.name},
+            "value": 1,
+            "description": "made by a test of the portal; may be deleted",
+        }
+        try:
+            self._api.create_cluster_custom_object(KUEUE, self._version, "workloadpriorityclasses", body)
+        except ApiException as error:
+            if error.status == 403:
+                pytest.skip("these credentials may not create a WorkloadPriorityClass")
+            raise
+
+    def relabel(self, value: str) -> None:
+        patch = {"metadata": {"labels": {"portal-test": value}}}
+        self._api.patch_cluster_custom_object(
+            KUEUE, self._version, "workloadpriorityclasses", self.name, patch
+        )
+
+    def delete(self) -> None:
+        try:
+            self._api.delete_cluster_custom_object(KUEUE, self._version, "workloadpriorityclasses", self.name)
+        except ApiException as error:
+            if error.status != 404:
+                raise
+
+
+@pytest.fixture
+def priority_class(writer: ApiClient, kueue: str) -> Iterator[PriorityClass]:
+    made = PriorityClass(CustomObjectsApi(writer), kueue)
+    yield made
+    made.delete()
+
+
+@pytest.fixture
+def powerless(writer: ApiClient, tmp_path: Path) -> str:
+    """A kubeconfig of somebody who is known to the cluster and may read nothing."""
+    request = AuthenticationV1TokenRequest(spec=V1TokenRequestSpec(audiences=[], expiration_seconds=600))
+    try:
+        made = CoreV1Api(writer).create_namespaced_service_account_token("default", "default", request)
+    except ApiException as error:
+        pytest.skip(f"cannot get a token without rights: {error.status} {error.reason}")
+    assert made.status is not None
+    return derived(tmp_path, user={"token": made.status.token})
+
+
+Pull = Callable[..., RunResult]
+
+
+@pytest.fixture
+def cluster(db: None) -> Cluster:
+    return Cluster.objects.create(slug="real", name="Real", kubeconfig_path=KUBECONFIG, kube_context=CONTEXT)
+
+
+@pytest.fixture
+def pull(cluster: Cluster) -> Pull:
+    """`pull(source)`: one pull of the cluster (or of `of`) now."""
+
+    def act(source: str, of: Cluster | None = None) -> RunResult:
+        return collect_source(cluster=of or cluster, source=source, now=timezone.now(), seconds=60)
+
+    return act
+
+
+def uid_of(item: Any) -> str:
+    found: str = item.metadata.uid
+    return found
