@@ -126,9 +126,6 @@ def _node_codes(fleet: Fleet) -> Iterator[Note]:
             if code in NODE_CODES:
                 found[code, node.cluster].append(node.name)
     for (code, cluster), names in found.items():
-        yield Note(
-            code,
-            cluster,
-            f"{code_text(code)} ({', '.join(names[:3])}{' …' if len(names) > 3 else ''})",
-            tuple(names),
-        )
+        shown = ", ".join(names[:3]) + (" …" if len(names) > 3 else "")
+        text = _("%(text)s (%(names)s)") % {"text": code_text(code), "names": shown}
+        yield Note(code, cluster, text, tuple(names))
