@@ -2,8 +2,7 @@
 
 `./portal test` starts PostgreSQL and Redis and sets DATABASE_URL and REDIS_URL; a plain `pytest` uses whatever
 servers these variables name. With several pytest processes each has its own database (pytest-django) and its own
-Redis database; the tests of one file stay in one process, and so do all tests that start the whole portal, since
-they are timed.
+Redis database, and the tests of one file stay in one process.
 
 What a machine lacks is reported as skipped with how to get it; PORTAL_TEST_REQUIRE=browser,prometheus,… makes that
 a failure.
@@ -53,12 +52,7 @@ def _place(item: pytest.Item) -> int:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if item.get_closest_marker("xdist_group") is None:
-            file = item.nodeid.split("::", 1)[0]
-            item.add_marker(
-                pytest.mark.xdist_group("launcher" if file.startswith(LONGEST_FIRST[0]) else file)
-            )
+    """The longest first, so that two processes end at about the same time."""
     items.sort(key=_place)
 
 

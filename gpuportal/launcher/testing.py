@@ -23,7 +23,8 @@ from .folders import folders_for
 from .supervisor import Supervisor
 from .up import Signals
 
-PARALLEL = ("-n", "2", "--dist", "loadgroup")
+# By file: fixtures of a module are costly here. In our order: the longest files come first.
+PARALLEL = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
 
 
 def run_tests(root: Path, arguments: list[str]) -> int:

@@ -80,7 +80,7 @@ def test_target_is_the_current_context_or_the_named_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "context", "prometheus", "says"),
+    ("text", "name", "prometheus", "says"),
     [
         (None, None, None, "No such file"),
         ("{", None, None, "not YAML"),
@@ -94,13 +94,13 @@ def test_target_is_the_current_context_or_the_named_one(tmp_path: Path) -> None:
     ],
 )
 def test_a_kubeconfig_that_cannot_be_used_gives_one_line(
-    tmp_path: Path, text: str | None, context: str | None, prometheus: str | None, says: str
+    tmp_path: Path, text: str | None, name: str | None, prometheus: str | None, says: str
 ) -> None:
     path = tmp_path / "config"
     if text is not None:
         path.write_text(text)
     with pytest.raises(LaunchError, match=says) as caught:
-        target_for(path, context, prometheus)
+        target_for(path, name, prometheus)
     assert "\n" not in str(caught.value)
 
 
