@@ -18,6 +18,7 @@ from apps.capacity.filters import NodeForm
 from apps.capacity.rows import NodeDetail, NodePod, NodeRow
 from apps.capacity.selectors import node_detail, node_rows
 from apps.observations.models import Source
+from apps.usage.devices import device_rows, without_others
 
 NODE_SOURCES = (Source.NODES.value, Source.PODS.value)
 
@@ -74,6 +75,23 @@ class NodePodSerializer(serializers.Serializer):  # type: ignore[type-arg]
         return slugs.get(pod.team_id)
 
 
+class DeviceSerializer(serializers.Serializer):  # type: ignore[type-arg]
+    """A device, or a MIG instance of it, at its newest sample; null is what the exporter does not say."""
+
+    device = Text()
+    instance = Text()
+    model = Text()
+    utilisation_ratio = DecimalText(allow_null=True)
+    utilisation_source = Text()
+    memory_used_bytes = serializers.IntegerField(allow_null=True, read_only=True)
+    memory_total_bytes = serializers.IntegerField(allow_null=True, read_only=True)
+    power_watts = DecimalText(allow_null=True)
+    xid = serializers.IntegerField(allow_null=True, read_only=True)
+    namespace = Text()
+    pod = Text()
+    sampled_at = Instant()
+
+
 class NodeDetailSerializer(serializers.Serializer):  # type: ignore[type-arg]
     """`pods`: those of the reader's teams; `pods_of_others` counts the rest."""
 
@@ -83,8 +101,17 @@ class NodeDetailSerializer(serializers.Serializer):  # type: ignore[type-arg]
     labels = serializers.DictField(source="node.labels", child=Text(), read_only=True)
     is_unschedulable = serializers.BooleanField(source="node.unschedulable", read_only=True)
     rows = NodeSerializer(many=True, read_only=True)
+    devices = serializers.SerializerMethodField()
     pods = serializers.SerializerMethodField()
     pods_of_others = serializers.SerializerMethodField()
+
+    @extend_schema_field(DeviceSerializer(many=True))
+    def get_devices(self, detail: NodeDetail) -> list[dict[str, Any]]:
+        reading: Reading = self.context["reading"]
+        rows = device_rows(now=reading.now, clusters=[detail.cluster], node_name=detail.node.name)
+        shown = without_others(rows, reading.team_ids)
+        found: list[dict[str, Any]] = DeviceSerializer(shown, many=True).data  # type: ignore[assignment]
+        return found
 
     @extend_schema_field(NodePodSerializer(many=True))
     def get_pods(self, detail: NodeDetail) -> list[dict[str, Any]]:
@@ -121,7 +148,7 @@ class NodesView(ListView):
 class NodeView(DetailView):
     route = "nodes"
     item = NodeDetailSerializer
-    needs = NODE_SOURCES
+    needs = (*NODE_SOURCES, Source.DCGM.value)
 
     def find(self, reading: Reading, **kwargs: str) -> NodeDetail:
         cluster = next((c for c in reading.clusters if c.slug == kwargs["cluster"]), None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 from django.db.models import QuerySet
@@ -12,11 +13,12 @@ from rest_framework import serializers
 from apps.accounts.models import Team
 from apps.accounts.selectors import role_in, visible_teams
 from apps.api.base import DetailView, ListView, Reading
-from apps.api.fields import Instant, Text
+from apps.api.fields import DecimalText, Instant, Text
 from apps.api.pagination import Key, Page, page_of_ids
 from apps.api.schema import documented
 from apps.fleet.models import TeamBinding
 from apps.fleet.selectors import bindings_of_team
+from apps.usage.devices import team_utilisation
 
 BINDING_KINDS = TeamBinding.Kind.values
 
@@ -42,10 +44,19 @@ class TeamDetailSerializer(TeamSerializer):
     """`your_role`: "lead", "member" or "" for a reader who sees the team without belonging to it."""
 
     your_role = serializers.SerializerMethodField()
+    utilisation_ratio = serializers.SerializerMethodField(
+        help_text="Mean over the devices that the team's pods are on; null: no device said."
+    )
     bindings = serializers.SerializerMethodField()
 
     def get_your_role(self, team: Team) -> str:
         return role_in(self.context["reading"].user, team)
+
+    @extend_schema_field({"type": ["string", "null"], "format": "decimal"})
+    def get_utilisation_ratio(self, team: Team) -> str | None:
+        reading: Reading = self.context["reading"]
+        busy = team_utilisation(now=reading.now, clusters=reading.clusters, team_ids=[team.pk])
+        return DecimalText().to_representation(busy[team.pk].quantize(Decimal("0.0001"))) if busy else None
 
     @extend_schema_field(BindingSerializer(many=True))
     def get_bindings(self, team: Team) -> list[dict[str, Any]]:

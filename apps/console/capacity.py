@@ -9,10 +9,12 @@ from django.http import Http404, HttpRequest, HttpResponseBase
 from apps.capacity.filters import NodeForm
 from apps.capacity.rows import NodeDetail, NodePod
 from apps.capacity.selectors import capacity_report, node_detail, node_rows
-from apps.console.capacity_tables import NodeTable, PodTable, PoolTable
+from apps.console.capacity_tables import DeviceTable, NodeTable, PodTable, PoolTable
 from apps.console.frame import FLEET, QUOTA, Page
 from apps.console.ladder import ladder
 from apps.core.tables import table_csv, wants_csv
+from apps.observations.models import Source
+from apps.usage.devices import device_rows, without_others
 
 
 def capacity(request: HttpRequest) -> HttpResponseBase:
@@ -38,16 +40,21 @@ def capacity(request: HttpRequest) -> HttpResponseBase:
 
 
 def node(request: HttpRequest, name: str) -> HttpResponseBase:
-    page = Page.open(request, sources=FLEET)
+    page = Page.open(request, sources=(*FLEET, Source.DCGM))
     found = _first_node(page, name)
     shown, others = _split_pods(found, page)
-    table = PodTable(shown)
-    if wants_csv(request):
-        return table_csv(table, request)
+    sampled = device_rows(now=page.now, clusters=[found.cluster], node_name=name)
+    tables = {
+        "pods": PodTable(shown, prefix="p-"),
+        "devices": DeviceTable(without_others(sampled, page.team_ids), prefix="d-"),
+    }
+    for part, table in tables.items():
+        if wants_csv(request, part):
+            return table_csv(table, request)
     context = {
         "detail": found,
         "node": found.node,
-        "table": page.prepare(table),
+        **{part: page.prepare(table) for part, table in tables.items()},
         "others": len(others),
         "others_held": sum((Counter(dict(pod.requests)) for pod in others if pod.held), Counter()),
     }

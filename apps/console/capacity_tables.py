@@ -16,14 +16,17 @@ from apps.core.formats import NOT_APPLICABLE, number_text, percent_text
 from apps.core.gpu import mode_label, unit_label
 from apps.core.tables import (
     BarColumn,
+    BytesColumn,
     LinkColumn,
     NumberColumn,
     PortalTable,
     QuantitiesColumn,
+    RatioColumn,
     TextColumn,
     TimeColumn,
 )
 from apps.core.templatetags.portal import segments
+from apps.usage.devices import DeviceRow
 
 
 def _pool_url(row: PoolRow, **more: str) -> str:
@@ -163,6 +166,35 @@ class NodeTable(PortalTable):
 
     def value_flavors(self, record: NodeRow) -> str:
         return "; ".join(record.flavors)
+
+
+class DeviceTable(PortalTable):
+    """Devices as their exporter sees them: efficiency, not capacity."""
+
+    caption = _("Devices of this node at their newest sample")
+    file_name = "devices"
+
+    device = TextColumn(verbose_name=_("Device"), classes="mono name")
+    model = TextColumn(verbose_name=_("Model"), hide_small=True)
+    utilisation_ratio = RatioColumn(verbose_name=_("Utilisation"))
+    utilisation_source = TextColumn(verbose_name=_("Measured as"), hide_small=True)
+    memory_used_bytes = BytesColumn(verbose_name=_("Memory used"))
+    memory_total_bytes = BytesColumn(verbose_name=_("Memory"), hide_small=True)
+    power_watts = NumberColumn(verbose_name=_("Power, W"), hide_small=True, places=0)
+    pod = TextColumn(verbose_name=_("Pod"), hide_small=True)
+    sampled_at = TimeColumn(verbose_name=_("Sampled"), hide_small=True)
+
+    class Meta(PortalTable.Meta):
+        empty_text = _("No fresh sample of this node's devices. Sources says why.")
+
+    def render_device(self, record: DeviceRow) -> str:
+        return f"{record.device} / {record.instance}" if record.instance else record.device
+
+    def value_device(self, record: DeviceRow) -> str:
+        return self.render_device(record)
+
+    def render_pod(self, record: DeviceRow) -> str:
+        return f"{record.namespace}/{record.pod}" if record.namespace else record.pod
 
 
 class PodTable(PortalTable):

@@ -16,6 +16,7 @@ from apps.console.team_rows import TeamTable, team_rows
 from apps.core.tables import table_csv, wants_csv
 from apps.findings.selectors import findings
 from apps.quotas.selectors import team_summaries
+from apps.usage.devices import team_utilisation
 
 FINDINGS_SHOWN = 8
 
@@ -26,6 +27,7 @@ def overview(request: HttpRequest) -> HttpResponseBase:
         teams=visible_teams(reader(request)),
         summaries=team_summaries(now=page.now, team_ids=page.team_ids, clusters=page.clusters),
         oldest=oldest_wait(now=page.now, team_ids=page.team_ids),
+        busy=team_utilisation(now=page.now, clusters=page.clusters, team_ids=page.team_ids),
         every_unit=False,
     )
     table = TeamTable(rows)

@@ -17,14 +17,23 @@ from apps.admissions.labels import cause_label
 from apps.admissions.selectors import WaitingRow
 from apps.console.links import address
 from apps.core.formats import NOT_APPLICABLE, number_text
-from apps.core.tables import BarColumn, DurationColumn, LinkColumn, NumberColumn, PortalTable, TextColumn
+from apps.core.tables import (
+    BarColumn,
+    DurationColumn,
+    LinkColumn,
+    NumberColumn,
+    PortalTable,
+    RatioColumn,
+    TextColumn,
+)
 from apps.core.templatetags.portal import quota_bar
 from apps.quotas.rows import TeamLine, TeamSummary
 
 
 @dataclass(frozen=True, slots=True)
 class TeamRow:
-    """`used` … `waiting` in units of `unit`; None: the team has no quota of that kind, or nothing was read."""
+    """`used` … `waiting` in units of `unit`; None: the team has no quota of that kind, or nothing was read.
+    `utilisation_ratio`: mean over the devices that the team's pods are on; None: no device said."""
 
     name: str
     slug: str
@@ -37,6 +46,7 @@ class TeamRow:
     waiting: int | None
     cause: str
     wait_seconds: int | None
+    utilisation_ratio: Decimal | None
     more: int = 0
 
 
@@ -51,6 +61,7 @@ def team_rows(
     teams: Iterable[Team],
     summaries: Iterable[TeamSummary],
     oldest: Mapping[int | None, WaitingRow],
+    busy: Mapping[int, Decimal],
     every_unit: bool,
 ) -> list[TeamRow]:
     """One row per team with its largest unit kind, or with `every_unit` one per kind."""
@@ -64,6 +75,7 @@ def team_rows(
             "slug": team.slug,
             "cause": wait.cause if wait is not None else "",
             "wait_seconds": wait.wait_seconds if wait is not None else None,
+            "utilisation_ratio": busy.get(team.pk),
         }
         shown = lines if every_unit else lines[:1]
         for line in shown:
@@ -126,6 +138,7 @@ class TeamTable(PortalTable):
     waiting_units = NumberColumn(verbose_name=_("Waiting"), absent=NOT_APPLICABLE)
     cause = TextColumn(verbose_name=_("Held back by"), hide_small=True)
     wait_seconds = DurationColumn(verbose_name=_("Oldest wait"), hide_small=True)
+    utilisation_ratio = RatioColumn(verbose_name=_("GPU util."), absent=NOT_APPLICABLE, hide_small=True)
 
     class Meta(PortalTable.Meta):
         empty_text = _("You belong to no team yet. A platform admin can add you to one.")

@@ -19,6 +19,7 @@ from apps.core.tables import table_csv, wants_csv
 from apps.fleet.selectors import bindings_of_team
 from apps.quotas.rows import QuotaRow
 from apps.quotas.selectors import quota_rows, team_summaries
+from apps.usage.devices import team_utilisation
 
 LINES_SHOWN = 3
 
@@ -29,6 +30,7 @@ def teams(request: HttpRequest) -> HttpResponseBase:
         teams=visible_teams(reader(request)),
         summaries=team_summaries(now=page.now, team_ids=page.team_ids, clusters=page.clusters),
         oldest=oldest_wait(now=page.now, team_ids=page.team_ids),
+        busy=team_utilisation(now=page.now, clusters=page.clusters, team_ids=page.team_ids),
         every_unit=True,
     )
     table = TeamTable(rows)

@@ -22,7 +22,15 @@ from django.utils.safestring import SafeString
 from django_tables2.data import TableListData
 
 from apps.core.csv import csv_response
-from apps.core.formats import duration_text, number_text, quantities_text, show_value, time_text
+from apps.core.formats import (
+    bytes_text,
+    duration_text,
+    number_text,
+    percent_text,
+    quantities_text,
+    show_value,
+    time_text,
+)
 
 Text = str | Promise
 ROWS_PER_PAGE = 50
@@ -80,6 +88,33 @@ class NumberColumn(TextColumn):
         if value is None:
             return show_value(None) if self.absent is None else str(self.absent)
         return show_value(value, places=self.places)
+
+
+class RatioColumn(TextColumn):
+    """A ratio as a percentage; the CSV keeps the ratio. None reads "not collected" unless `absent` says another word."""
+
+    classes = ("num",)
+
+    def __init__(self, *args: Any, absent: Text | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, empty_values=(), **kwargs)
+        self.absent = absent
+
+    def render(self, value: Any) -> str | SafeString:
+        if value is None:
+            return show_value(None) if self.absent is None else str(self.absent)
+        return percent_text(value)
+
+
+class BytesColumn(TextColumn):
+    """A size in binary units; the CSV keeps the bytes. None reads "not collected"."""
+
+    classes = ("num",)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, empty_values=(), **kwargs)
+
+    def render(self, value: Any) -> str | SafeString:
+        return show_value(None) if value is None else bytes_text(value)
 
 
 class DurationColumn(TextColumn):

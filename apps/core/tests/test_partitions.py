@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from datetime import UTC, datetime, timedelta
 
@@ -16,7 +17,7 @@ DAILY = PartitionedTable("part_probe", "at", "day", retention_days=10, ahead=3)
 MONTHLY = PartitionedTable("part_probe", "at", "month", retention_days=90, ahead=45)
 
 
-def execute(statement: str, *params: object) -> list[tuple[object, ...]]:
+def execute(statement: str, *params: str | datetime) -> list[tuple[object, ...]]:
     with connection.cursor() as cursor:
         cursor.execute(statement, params or None)
         return cursor.fetchall() if cursor.description else []
@@ -51,7 +52,7 @@ def test_days_are_made_ahead_and_a_second_run_does_nothing() -> None:
 def test_months_cross_the_year() -> None:
     slots = slots_between(MONTHLY, datetime(2026, 12, 31, tzinfo=UTC), datetime(2027, 2, 1, tzinfo=UTC))
     assert [s.name for s in slots] == ["part_probe_p202612", "part_probe_p202701", "part_probe_p202702"]
-    assert all(one.end == two.start for one, two in zip(slots, slots[1:], strict=False))
+    assert all(one.end == two.start for one, two in itertools.pairwise(slots))
 
 
 def test_slot_is_in_utc_whatever_the_zone_of_the_clock() -> None:

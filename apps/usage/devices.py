@@ -1,0 +1,108 @@
+"""How busy devices are now. Input: device samples and live pods; output: rows per device, and one ratio per team.
+
+Utilisation is efficiency, never money and never capacity. Invariants: a device counts with its newest sample and
+only while that is fresh; what an exporter does not say is None, never 0; a MIG instance is a device of its own;
+a pod is the team's whose queue or namespace it came from, as everywhere else.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from decimal import Decimal
+
+from django.db import connection
+
+from apps.fleet.models import Cluster
+from apps.fleet.selectors import BindingIndex
+from apps.observations.selectors import stale_after
+
+# The newest fresh sample of each device, with the live pod that it names and where that pod's LocalQueue leads.
+_NEWEST = """
+WITH newest AS (
+  SELECT DISTINCT ON (cluster_id, device, instance) * FROM observations_devicesample
+  WHERE cluster_id = ANY(%(clusters)s) AND sampled_at > %(since)s AND sampled_at <= %(now)s
+    AND (%(node)s = '' OR node_name = %(node)s)
+  ORDER BY cluster_id, device, instance, sampled_at DESC)
+SELECT s.cluster_id, s.device, s.instance, s.node_name, s.model, s.namespace, s.pod, s.utilisation_ratio,
+  s.utilisation_source, s.memory_used_bytes, s.memory_total_bytes, s.power_watts, s.xid, s.sampled_at,
+  coalesce(p.queue_name, ''), coalesce(p.pod_group, ''), coalesce(q.spec->>'cluster_queue', '')
+FROM newest s
+LEFT JOIN observations_pod p ON p.cluster_id = s.cluster_id AND p.namespace = s.namespace AND p.name = s.pod
+  AND p.gone_at IS NULL AND s.pod <> ''
+LEFT JOIN observations_clusterobject q ON q.cluster_id = s.cluster_id AND q.kind = 'LocalQueue'
+  AND q.namespace = p.namespace AND q.name = p.queue_name AND q.gone_at IS NULL
+ORDER BY s.cluster_id, s.node_name, s.device, s.instance
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceRow:
+    """One device (or MIG instance) at its newest sample. `utilisation_ratio` 0…1 as `utilisation_source` measures
+    it; `power_watts` is the board's and stands on one row of a card; `team_id` None: no pod, or no team's."""
+
+    cluster_id: int
+    device: str
+    instance: str
+    node_name: str
+    model: str
+    namespace: str
+    pod: str
+    utilisation_ratio: Decimal | None
+    utilisation_source: str
+    memory_used_bytes: int | None
+    memory_total_bytes: int | None
+    power_watts: Decimal | None
+    xid: int | None
+    sampled_at: datetime
+    team_id: int | None
+
+
+def device_rows(*, now: datetime, clusters: Iterable[Cluster], node_name: str = "") -> list[DeviceRow]:
+    """The devices that were sampled within two intervals, of one node or of all, in the order of nodes."""
+    ids = [cluster.pk for cluster in clusters]
+    index = BindingIndex.load(now, clusters=ids)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            _NEWEST, {"clusters": ids, "since": now - 2 * stale_after(), "now": now, "node": node_name}
+        )
+        found = cursor.fetchall()
+    rows = []
+    for *columns, queue_name, pod_group, cluster_queue in found:
+        cluster_id, namespace, pod = columns[0], columns[5], columns[6]
+        team = None
+        if pod:
+            team = index.team_id_for(
+                cluster_id,
+                namespace=namespace,
+                queue_name=queue_name,
+                queue=queue_name if pod_group else cluster_queue,
+                volcano=bool(pod_group),
+            )
+        rows.append(DeviceRow(*columns, team_id=team))
+    return rows
+
+
+def without_others(rows: Iterable[DeviceRow], team_ids: Collection[int] | None) -> list[DeviceRow]:
+    """The same devices for a reader of `team_ids`: whose pod is on them is left out where it is another team's."""
+    return [
+        row
+        if team_ids is None or row.team_id in team_ids or not row.pod
+        else replace(row, namespace="", pod="", team_id=None)
+        for row in rows
+    ]
+
+
+def team_utilisation(
+    *, now: datetime, clusters: Iterable[Cluster], team_ids: Collection[int] | None
+) -> dict[int, Decimal]:
+    """The mean utilisation of the devices that each team's pods are on; a team without such a sample is left out."""
+    ratios: defaultdict[int, list[Decimal]] = defaultdict(list)
+    for row in device_rows(now=now, clusters=clusters):
+        if row.team_id is None or row.utilisation_ratio is None:
+            continue
+        if team_ids is None or row.team_id in team_ids:
+            ratios[row.team_id].append(row.utilisation_ratio)
+    return {team: sum(found, Decimal(0)) / len(found) for team, found in ratios.items()}
