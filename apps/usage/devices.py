@@ -81,7 +81,7 @@ def device_rows(*, now: datetime, clusters: Iterable[Cluster], node_name: str = 
                 queue=queue_name if pod_group else cluster_queue,
                 volcano=bool(pod_group),
             )
-        rows.append(DeviceRow(*columns, team_id=team))
+        rows.append(DeviceRow(*(*columns, team)))
     return rows
 
 

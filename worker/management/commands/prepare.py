@@ -26,7 +26,7 @@ from worker.tasks import dispatch
 
 ROLES: dict[str, dict[str, Any]] = {
     "admin": {"role": User.Role.PLATFORM_ADMIN, "is_staff": True, "is_superuser": True},
-    "finance": {"role": User.Role.FINANCE},
+    "finance": {"role": User.Role.FINANCE, "is_staff": True},
     "viewer": {"role": User.Role.VIEWER},
 }
 

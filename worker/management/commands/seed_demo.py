@@ -43,7 +43,7 @@ LEAD, MEMBER = Membership.Role.LEAD.value, Membership.Role.MEMBER.value
 USERS = (
     Seeded("lead", User.Role.VIEWER.value, False, {"vision": LEAD, "speech": MEMBER}),
     Seeded("admin", User.Role.PLATFORM_ADMIN.value, True, {}),
-    Seeded("finance", User.Role.FINANCE.value, False, {}),
+    Seeded("finance", User.Role.FINANCE.value, True, {}),
     Seeded("viewer", User.Role.VIEWER.value, False, {"assistant": MEMBER}),
 )
 RATES = (
