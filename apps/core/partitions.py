@@ -100,6 +100,10 @@ def _create(table: PartitionedTable, slot: Slot) -> None:
     with transaction.atomic(), connection.cursor() as cursor:
         # Writers wait for a moment instead of adding rows to DEFAULT while they move.
         cursor.execute(sql.SQL("LOCK TABLE {table} IN SHARE ROW EXCLUSIVE MODE").format(**parts))
+        # Workers that start together all do the upkeep: another one may just have made it.
+        cursor.execute("SELECT to_regclass(%s) IS NOT NULL", [slot.name])
+        if cursor.fetchone() == (True,):
+            return
         cursor.execute(
             sql.SQL("CREATE TABLE {name} (LIKE {table} INCLUDING DEFAULTS INCLUDING CONSTRAINTS)").format(
                 **parts

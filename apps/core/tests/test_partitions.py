@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -93,3 +94,19 @@ def test_unique_index_of_the_parent_holds_in_new_partitions() -> None:
     put(NOW)
     with pytest.raises(Exception, match="duplicate key"):
         put(NOW)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_workers_that_start_together_share_the_work() -> None:
+    def keep(_number: int) -> int:
+        try:
+            return len(keep_partitions(tables=[DAILY], now=NOW).stranded)
+        finally:
+            connection.close()
+
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            assert list(pool.map(keep, range(4))) == [0] * 4
+        assert len(existing(DAILY)) == 5
+    finally:
+        execute("DROP TABLE part_probe")
