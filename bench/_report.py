@@ -26,6 +26,6 @@ def report(bench: str, results: list[Result], *, as_json: bool) -> None:
     for result in results:
         sign = "≤" if result.better == "lower" else "≥"
         verdict = "met" if result.met else "MISSED"
-        print(f"{result.name:<62} {result.value:>9.2f} {result.unit:<6} {sign} {result.target:g}  {verdict}")
+        print(f"{result.name:<62} {result.value:>9.3f} {result.unit:<6} {sign} {result.target:g}  {verdict}")
     if as_json:
         print(json.dumps({"bench": bench, "results": [asdict(result) for result in results]}))

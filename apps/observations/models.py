@@ -7,6 +7,8 @@ Invariants
   keep their own names (`created_at`, `reserved_at`, …).
 - Quantities inside JSON are strings of plain digits in base units ("8", "0.5", "72333918208"), already parsed by
   `apps.core.quantity`; an absent key means "not said", never zero.
+- No index on the cluster alone: each table has one that begins with it, and a planner that has not heard of a new
+  cluster yet would prefer the shorter one and read all of its rows for each.
 - Facts reference objects by uid, not by foreign key, so that they outlive them. Fast-moving tables are
   range-partitioned by time (`apps.core.partitions`); Django sees `id` as their key, the database (time, id).
 """
@@ -72,7 +74,7 @@ class ErrorKind(models.TextChoices):
 class ObservedObject(models.Model):
     """Base of the current-object tables: one Kubernetes object as last seen."""
 
-    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="+")
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, db_index=False, related_name="+")
     uid = models.CharField(max_length=128)
     namespace = models.CharField(max_length=63, blank=True, default="")
     name = models.CharField(max_length=253)
@@ -234,7 +236,7 @@ class StateSpan(models.Model):
     `queue`: the ClusterQueue or Volcano queue, "" when it was not known. `usage` as in Workload at that time;
     `requests` what was asked. `ended_at` NULL while it lasts."""
 
-    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="+")
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, db_index=False, related_name="+")
     kind = models.CharField(max_length=20)
     uid = models.CharField(max_length=128)
     namespace = models.CharField(max_length=63, blank=True)
@@ -375,7 +377,9 @@ class SourceState(models.Model):
     listed in full. The lease keeps two workers from pulling the same source at once and survives a crash by
     expiring."""
 
-    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="source_states")
+    cluster = models.ForeignKey(
+        Cluster, on_delete=models.CASCADE, db_index=False, related_name="source_states"
+    )
     source = models.CharField(max_length=20, choices=Source.choices)
     presence = models.CharField(max_length=12, choices=Presence.choices, default=Presence.UNKNOWN)
     cursors = models.JSONField(default=dict)
@@ -397,7 +401,7 @@ class SourceState(models.Model):
 class Quarantine(models.Model):
     """An object that could not be parsed: its raw bytes, why, and how often. Cleared when it parses again."""
 
-    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="+")
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, db_index=False, related_name="+")
     source = models.CharField(max_length=20, choices=Source.choices)
     kind = models.CharField(max_length=40)
     key = models.CharField(max_length=400, help_text="uid, else namespace/name, else a hash of the bytes")

@@ -19,25 +19,26 @@ MESSAGE_NUMBER = r"(?<![\w.-])\d+(\.\d+)?([kMGTPE]i?|Ki|m|u|n|s|ms)?(?![\w-])"
 
 _ATTRIBUTES = "kind, namespace, name, queue_name, queue, state, reason, message, requests, usage"
 
+# What the spans of each known object say: the open one, and the time before which the next may not begin. Lookups
+# per object without LIMIT: a planner that knows nothing of a fresh table would rather read all spans in order.
 _STEPS = """
 CREATE TEMP TABLE {steps} ON COMMIT DROP AS
-WITH input AS (
+WITH newest AS MATERIALIZED (
+  SELECT known.uid, l.* FROM {known} CROSS JOIN LATERAL (
+    SELECT max(id) FILTER (WHERE ended_at IS NULL) AS open_id, max(coalesce(ended_at, started_at)) AS floor_at
+    FROM observations_statespan WHERE cluster_id = {cluster} AND uid = known.uid
+  ) l
+), input AS (
   SELECT open_id, seq, uid, gone, {attributes},
     greatest(max(at) OVER (PARTITION BY uid ORDER BY seq), floor_at) AS at
   FROM (
-    SELECT NULL::bigint AS open_id, v.*, f.floor_at FROM ({versions}) v
-    LEFT JOIN (
-      SELECT uid, max(coalesce(ended_at, started_at)) AS floor_at FROM observations_statespan
-      WHERE cluster_id = {cluster} AND uid IN (SELECT uid FROM {known}) GROUP BY uid
-    ) f USING (uid)
+    SELECT NULL::bigint AS open_id, v.*, n.floor_at FROM ({versions}) v LEFT JOIN newest n USING (uid)
     UNION ALL
-    SELECT id, -1, started_at, uid, false, {attributes}, NULL FROM observations_statespan
-    WHERE cluster_id = {cluster} AND ended_at IS NULL AND uid IN (SELECT uid FROM {known})
+    SELECT o.id, -1, o.started_at, o.uid, false, {attributes}, NULL
+    FROM newest n JOIN observations_statespan o ON o.id = n.open_id
   ) all_versions
-), lasting AS (
-  SELECT * FROM (
-    SELECT *, lead(at) OVER (PARTITION BY uid ORDER BY seq) AS next_at FROM input
-  ) i WHERE next_at IS NULL OR next_at > at
+), timed AS (
+  SELECT *, coalesce(lead(at) OVER (PARTITION BY uid ORDER BY seq) <= at, false) AS empty FROM input
 ), compared AS (
   SELECT *,
     lag(uid) OVER w IS NULL
@@ -50,25 +51,25 @@ WITH input AS (
       OR (message <> lag(message) OVER w AND
         regexp_replace(message, {number}, '#', 'g') <> regexp_replace(lag(message) OVER w, {number}, '#', 'g'))
     )) AS starts
-  FROM lasting WINDOW w AS (PARTITION BY uid ORDER BY seq)
+  FROM timed WHERE NOT empty WINDOW w AS (PARTITION BY uid ORDER BY seq)
 ), stretches AS (
   SELECT *, count(*) FILTER (WHERE starts) OVER (PARTITION BY uid ORDER BY seq) AS stretch FROM compared
 ), worded AS (
   SELECT *, last_value(message) OVER (PARTITION BY uid, stretch ORDER BY seq
     ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS newest_message FROM stretches
 )
-SELECT *, lead(at) OVER (PARTITION BY uid ORDER BY seq) AS ends FROM worded WHERE starts
+SELECT open_id, seq, uid, gone, {attributes}, newest_message, empty, at,
+  lead(at) OVER (PARTITION BY uid ORDER BY seq) AS ends FROM worded WHERE starts
+UNION ALL
+SELECT open_id, seq, uid, gone, {attributes}, message, empty, at, NULL FROM timed
+WHERE empty AND open_id IS NOT NULL
 """
 
-_DROP_EMPTY = """
-DELETE FROM observations_statespan o WHERE o.cluster_id = {cluster} AND o.ended_at IS NULL
-AND o.uid IN (SELECT uid FROM {known})
-AND NOT EXISTS (SELECT 1 FROM {steps} s WHERE s.open_id = o.id)
-"""
+_DROP_EMPTY = "DELETE FROM observations_statespan o USING {steps} s WHERE o.id = s.open_id AND s.empty"
 
 _CLOSE = """
 UPDATE observations_statespan o SET ended_at = s.ends, message = s.newest_message FROM {steps} s
-WHERE s.open_id = o.id AND (s.ends IS NOT NULL OR s.newest_message <> o.message)
+WHERE o.id = s.open_id AND NOT s.empty AND (s.ends IS NOT NULL OR s.newest_message <> o.message)
 """
 
 _OPEN = """
@@ -108,7 +109,8 @@ def _write(*, cluster_id: int, versions: sql.Composable, known: sql.Composable, 
         "attributes": sql.SQL(_ATTRIBUTES),
         "number": sql.Literal(MESSAGE_NUMBER),
     }
-    run(sql.SQL(_STEPS).format(**parts))
+    if not run(sql.SQL(_STEPS).format(**parts)):
+        return 0
     written = run(sql.SQL(_DROP_EMPTY).format(**parts))
     written += run(sql.SQL(_CLOSE).format(**parts))
     written += run(sql.SQL(_OPEN).format(**parts))

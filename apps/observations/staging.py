@@ -20,7 +20,7 @@ from django.db import connection, models, transaction
 from psycopg import sql
 
 _names = itertools.count(1)
-ANALYZE_FROM = 1000
+BULK = 1000
 Row = tuple[Any, ...]
 
 
@@ -125,9 +125,15 @@ class Staging:
             for seq, (at, gone, row) in enumerate(changes, self.count):
                 copy.write_row((seq, at, gone, *row))
 
-    def analyze(self) -> None:
-        """Let the planner know the size: joins of a large table with a temporary one depend on it. A small
-        sample is enough, and a small table needs none."""
-        if self.count >= ANALYZE_FROM:
-            run(sql.SQL("SET LOCAL default_statistics_target = 5"))
+    @property
+    def is_bulk(self) -> bool:
+        return self.count >= BULK
+
+    def prepare(self) -> None:
+        """Before joining. A planner that does not know yet how much a new cluster has takes its rows for few and
+        nests loops over all of them: for many rows joins have to be hashed or merged, for few ones looked up."""
+        settings = "set_config('enable_nestloop', {nested}, true), set_config('enable_material', 'off', true)"
+        run(sql.SQL("SELECT " + settings).format(nested=sql.Literal("off" if self.is_bulk else "on")))
+        if self.is_bulk:
+            run(sql.SQL("SET LOCAL default_statistics_target = 20"))
             run(sql.SQL("ANALYZE {} (uid, seq)").format(self.table))

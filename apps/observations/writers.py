@@ -18,7 +18,7 @@ from psycopg import sql
 from .facets import facets_of, write_leavings, write_transitions
 from .models import Event, Workload
 from .spans import close_spans, open_spans, requeue_spans, write_spans
-from .staging import ANALYZE_FROM, Staging, Target, names, run, value
+from .staging import BULK, Staging, Target, names, run, value
 
 
 @dataclass(slots=True)
@@ -77,6 +77,12 @@ SELECT o.id, o.uid, o.namespace, o.name, max(s.at) AS at FROM {changed} c JOIN {
 JOIN {table} o ON o.cluster_id = {cluster} AND {same_kind} AND o.namespace = s.namespace AND o.name = s.name
   AND o.uid <> s.uid AND o.gone_at IS NULL
 WHERE c.old_id IS NULL AND NOT s.gone GROUP BY o.id
+"""
+
+# Everything listed is stored by now: when as many are live as were listed, they are the same.
+_MORE_THAN_LISTED = """
+SELECT (SELECT count(*) FROM {table} o WHERE o.cluster_id = {cluster} AND {same_kind} AND o.gone_at IS NULL)
+  > (SELECT count(DISTINCT uid) FROM {stage})
 """
 
 _UNLISTED = """
@@ -149,7 +155,7 @@ def _merge(
 ) -> Written:
     target = staging.target
     parts = _parts(staging, cluster_id)
-    staging.analyze()
+    staging.prepare()
     count = run(sql.SQL(_CHANGED).format(**parts))
     written = Written()
     if count:
@@ -158,8 +164,9 @@ def _merge(
         )
     left = 0
     if unlisted_at is not None:
-        parts |= {"at": sql.Literal(unlisted_at), "kept": sql.Literal(list(kept) or [""])}
-        left = run(sql.SQL(_UNLISTED).format(**parts))
+        if value(sql.SQL(_MORE_THAN_LISTED).format(**parts)):
+            parts |= {"at": sql.Literal(unlisted_at), "kept": sql.Literal(list(kept) or [""])}
+            left = run(sql.SQL(_UNLISTED).format(**parts))
     elif written.inserted:
         left = run(sql.SQL(_REPLACED).format(**parts))
     if left:
@@ -175,7 +182,7 @@ def _write_changed(
     """History first, which compares with what is stored; then the rows themselves."""
     target, written, changed = staging.target, Written(), parts["changed"]
     assert isinstance(changed, sql.Identifier)  # noqa: S101  narrows the type of a part made above
-    if count >= ANALYZE_FROM:
+    if staging.is_bulk:
         run(sql.SQL("ANALYZE {changed}").format(**parts))
     known = value(sql.SQL("SELECT count(old_id) FROM {changed}").format(**parts))
     if facets_of(target) and (known or record_new):
@@ -192,7 +199,16 @@ def _write_changed(
         written.inserted = run(sql.SQL(_INSERT).format(**parts))
     if known:
         written.updated = run(sql.SQL(_UPDATE).format(**parts))
+    if written.inserted >= BULK:
+        _tell_planner(target)
     return written
+
+
+def _tell_planner(target: Target) -> None:
+    """After many new rows: the next pull must not take the table for what it was before."""
+    run(sql.SQL("ANALYZE {}").format(target.table))
+    if target.model is Workload:
+        run(sql.SQL("ANALYZE observations_statespan"))
 
 
 def merge_list(
