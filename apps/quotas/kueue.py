@@ -1,7 +1,8 @@
 """Kueue's queues and cohorts of one cluster → quota rows. Input: a snapshot's view; output: rows and nodes.
 
 All numbers come from `tree.py`, built from specs and from reservations. A cohort's row is the plain sum of its
-queues and its own quota (so that it adds up), with available, ceiling, borrowed and lent by Kueue's rule.
+queues and its own quota (so that it adds up), its ceiling what the whole subtree may hold (quota that is never lent
+included); available, borrowed and lent are by Kueue's rule.
 """
 
 from __future__ import annotations
@@ -256,7 +257,7 @@ class KueueCluster:
             borrowed=tree.borrowed(*key, cell),
             lent=tree.lent(*key, cell),
             available=tree.available(*key, cell),
-            ceiling=tree.potential_available(*key, cell),
+            ceiling=tree.subtree_ceiling(*key, cell),
             over=tree.over(*key, cell),
             pending=sums.pending,
             waiting=sums.waiting,

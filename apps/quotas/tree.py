@@ -8,6 +8,7 @@ Formulas (Kueue `pkg/cache/scheduler/resource_node.go`), per (flavor, resource) 
   available(n)   = max(0, local − usage) + min(available(parent),
                      [borrowing limit] subtree − local − max(0, usage − local) + limit);  root: subtree − usage
   potential(n)   = min(local + potential(parent), [borrowing limit] subtree + limit);     root: subtree
+  whole(n)       = potential(n) + Σ local over all nodes below n                          ours, see `subtree_ceiling`
 
 Invariants
 - A queue and a cohort may share a name: nodes are keyed by (kind, name). A cohort that only queues or other
@@ -60,13 +61,14 @@ _EMPTY = Cell(ZERO)
 
 @dataclass(slots=True)
 class _State:
-    """A node in the tree, with its sums."""
+    """A node in the tree, with its sums. `kept`: what the nodes below keep at home, which `subtree` leaves out."""
 
     node: QuotaNode
     parent: Key | None
     children: list[Key] = field(default_factory=list)
     subtree: dict[FlavorResource, Decimal] = field(default_factory=dict)
     local: dict[FlavorResource, Decimal] = field(default_factory=dict)
+    kept: dict[FlavorResource, Decimal] = field(default_factory=dict)
     usage: dict[FlavorResource, Decimal] = field(default_factory=dict)
 
 
@@ -145,7 +147,9 @@ class QuotaTree:
             for child_key in state.children:
                 child = self._states[child_key]
                 for fr, quota in child.subtree.items():
-                    sums[fr] = sums.get(fr, ZERO) + quota - child.local.get(fr, ZERO)
+                    home = child.local.get(fr, ZERO)
+                    sums[fr] = sums.get(fr, ZERO) + quota - home
+                    state.kept[fr] = state.kept.get(fr, ZERO) + home + child.kept.get(fr, ZERO)
             state.subtree = sums
             for fr, cell in state.node.cells.items():
                 if cell.lending_limit is not None:
@@ -242,6 +246,13 @@ class QuotaTree:
             if limit is not None:
                 most = min(most, state.subtree.get(fr, ZERO) + limit)
         return most
+
+    def subtree_ceiling(self, kind: Kind, name: str, fr: FlavorResource) -> Decimal:
+        """The most that all queues at or below the node may hold together. Kueue's potential of a cohort only knows
+        what reaches the cohort; quota that a node below never lends is held beside it, each part by its node
+        alone. At a root this is the plain sum of all nominal quota; borrowing limits below may leave some of it
+        out of reach. A queue's is its potential."""
+        return self.potential_available(kind, name, fr) + self._states[kind, name].kept.get(fr, ZERO)
 
     def borrowed(self, kind: Kind, name: str, fr: FlavorResource) -> Decimal:
         """Held beyond the own subtree's quota; 0 without a cohort above, where there is nobody to borrow from."""

@@ -42,6 +42,7 @@ def numbers(subject: QuotaTree, name: str, kind: Kind = "ClusterQueue") -> Mappi
         "usage": subject.usage(*key),
         "available": subject.available(*key),
         "ceiling": subject.potential_available(*key),
+        "whole": subject.subtree_ceiling(*key),
         "borrowed": subject.borrowed(*key),
         "lent": subject.lent(*key),
         "over": subject.over(*key),
@@ -134,6 +135,28 @@ def test_three_levels_with_limits_on_the_middle_cohorts() -> None:
     assert subject.taken("research", GPU) == 4
     check(subject, "r2", lent=0)
     check(subject, "p1", lent=0)
+
+
+def test_what_a_whole_subtree_may_hold_counts_what_is_never_lent() -> None:
+    # team: own 4; a 8 (lends 4, keeps 4); b 8. team passes on 4 + 4 + 8 = 16, a's 4 lie beside: 20 = 4 + 8 + 8.
+    subject = tree(cohort("team", nominal=4), queue("a", "team", 8, lend=4), queue("b", "team", 8))
+    check(subject, "team", "Cohort", subtree=16, ceiling=16, whole=20)
+    check(subject, "a", ceiling=20, whole=20)
+    check(subject, "b", ceiling=16, whole=16)
+
+
+def test_what_a_whole_subtree_may_hold_over_three_levels() -> None:
+    # team: own 4 + (8 − 4) + 8 = 16, lends 6, keeps 10, borrows at most 3. org: own 2 + 6 + other 5 = 13.
+    subject = tree(
+        cohort("org", nominal=2),
+        cohort("team", "org", nominal=4, borrow=3, lend=6),
+        queue("a", "team", 8, lend=4),
+        queue("b", "team", 8),
+        queue("other", "org", 5),
+    )
+    # org: 13 + 10 (team) + 4 (a) = 27 = 2 + 4 + 8 + 8 + 5. team: min(10 + 13, 16 + 3) = 19, + a's 4 = 23.
+    check(subject, "org", "Cohort", ceiling=13, whole=27)
+    check(subject, "team", "Cohort", ceiling=19, whole=23)
 
 
 def test_borrowing_across_a_level() -> None:

@@ -162,6 +162,31 @@ def test_raising_a_nominal_never_lowers_a_ceiling(
         assert after.potential_available(*key, FR) >= before.potential_available(*key, FR)
 
 
+def below(tree: QuotaTree, key: Key) -> list[Key]:
+    return [key, *(inner for child in tree.children(*key) for inner in below(tree, child))]
+
+
+@quick
+@given(forests(), usages)
+def test_a_subtree_that_is_not_over_holds_at_most_its_ceiling(
+    nodes: list[QuotaNode], amounts_: list[D]
+) -> None:
+    tree = QuotaTree(nodes, held(nodes, amounts_))
+    for key in tree:
+        if not tree.over(*key, FR):
+            queues_ = [inner for inner in below(tree, key) if inner[0] == "ClusterQueue"]
+            assert sum(tree.usage(*queue, FR) for queue in queues_) <= tree.subtree_ceiling(*key, FR)
+
+
+@quick
+@given(forests())
+def test_the_ceiling_of_a_whole_tree_is_all_its_nominal_quota(nodes: list[QuotaNode]) -> None:
+    tree = QuotaTree(nodes)
+    for root in tree.roots:
+        cells = [tree.cell(*key, FR) for key in below(tree, root)]
+        assert tree.subtree_ceiling(*root, FR) == sum(cell.nominal for cell in cells if cell is not None)
+
+
 @quick
 @given(forests(), st.integers(0, 7), st.integers(1, 9))
 def test_admission_never_changes_another_tree(nodes: list[QuotaNode], index: int, ask: int) -> None:
