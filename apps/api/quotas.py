@@ -15,6 +15,7 @@ from apps.fleet.filters import OwnerForm
 from apps.observations.models import Source
 from apps.quotas.rows import QuotaRow
 from apps.quotas.selectors import quota_rows
+from apps.quotas.sentences import describe
 
 QUOTA_SOURCES = (Source.KUEUE.value, Source.VOLCANO.value)
 
@@ -56,10 +57,13 @@ class QuotaSerializer(serializers.Serializer):  # type: ignore[type-arg]
     message = Text()
     status_reserved = DecimalText(allow_null=True, help_text="What the queue's own status says.")
     status_differs = serializers.BooleanField(source="mismatch", read_only=True)
-    sentence = Text(help_text="The row in words, in the language of the request.")
+    sentence = serializers.SerializerMethodField(help_text="The row in words, in the language of the request.")
 
     def get_teams(self, row: QuotaRow) -> list[str]:
         return visible_slugs(row.team_ids, self.context["slugs"])
+
+    def get_sentence(self, row: QuotaRow) -> str:
+        return describe(row)
 
 
 def team_slugs(reading: Reading) -> dict[int, str]:

@@ -13,7 +13,7 @@ from apps.core.formats import NOT_APPLICABLE, resource_text
 from apps.core.tables import BarColumn, LinkColumn, NumberColumn, PortalTable, TextColumn
 from apps.core.templatetags.portal import quota_bar
 from apps.quotas.rows import QuotaRow
-from apps.quotas.sentences import amount_text, is_bytes
+from apps.quotas.sentences import amount_text, is_bytes, noun_of
 
 
 def _queue(row: QuotaRow) -> str:
@@ -61,7 +61,7 @@ class QuotaTable(PortalTable):
         empty_text = _("No queue with quota leads here.")
 
     def render_flavor(self, record: QuotaRow) -> SafeString:
-        note = record.noun if record.accelerator else resource_text(record.resource)
+        note = noun_of(record) if record.accelerator else resource_text(record.resource)
         return format_html('{}<br><span class="muted">{}</span>', record.flavor or NOT_APPLICABLE, note)
 
     def render_bar(self, record: QuotaRow) -> SafeString:

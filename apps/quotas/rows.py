@@ -24,7 +24,8 @@ class QuotaRow:
 
     nominal        Kueue: nominal quota; Volcano: deserved (None: not set). None where the spec does not list
                    the flavor any more, but work still holds it (`listed` False)
-    ceiling        the most it may ever hold (Kueue: potential available; Volcano: capability, None = unlimited)
+    ceiling        the most it may ever hold (Kueue: potential available, of a cohort that of the whole subtree;
+                   Volcano: capability, None = unlimited)
     reserved       quota held by live work; `admitted` the part that is admitted (Volcano: running)
     borrowed, lent by the rules of `tree.py`; None for Volcano, which has no such book
     available      what could be reserved now without preemption; negative when over-used
@@ -91,26 +92,12 @@ class QuotaRow:
         """Reserved, not admitted yet: waits for checks (Kueue) or for pods (Volcano)."""
         return self.reserved - self.admitted
 
-    @property
-    def noun(self) -> str:
-        """What is counted, in words: "H100 80GB", "MIG 1g.10gb", "time slices of L4", else flavor or resource."""
-        from apps.quotas.sentences import noun_of
-
-        return noun_of(self)
-
-    @property
-    def sentence(self) -> str:
-        """The row in plain words, in the active language."""
-        from apps.quotas.sentences import describe
-
-        return describe(self)
-
 
 @dataclass(frozen=True, slots=True)
 class QueueNode:
     """A cohort or queue of the forest, with what lies below it. `rows`: accelerators first; a cohort's
     nominal, reserved, admitted and pending are plain sums over its subtree (also of queues that the reader does
-    not see), the rest is by Kueue's rule; a Volcano parent's are its own spec and its descendants' work."""
+    not see), its ceiling what the subtree may hold, the rest is by Kueue's rule; a Volcano parent's are its own spec and its descendants' work."""
 
     cluster: Cluster
     system: System

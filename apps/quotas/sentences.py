@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TYPE_CHECKING
 
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
@@ -11,9 +10,7 @@ from django.utils.translation import ngettext
 from apps.core.gpu import unit_label
 from apps.core.quantity import plain
 from apps.fleet.registry import classify_resource, registry
-
-if TYPE_CHECKING:
-    from apps.quotas.rows import QuotaRow
+from apps.quotas.rows import QuotaRow
 
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
@@ -33,7 +30,8 @@ def amount_text(resource: str, value: Decimal) -> str:
 
 
 def noun_of(row: QuotaRow) -> str:
-    """What is counted. The model where it is known, else flavor or resource; the unit unless it is a whole card."""
+    """What is counted: "H100 80GB", "MIG 1g.10gb", "time slices of L4". The model where it is known, else flavor or
+    resource; the unit unless it is a whole card."""
     if not row.accelerator:
         names = {"cpu": _("CPU cores"), "memory": _("memory")}
         return names.get(row.resource, row.resource)

@@ -20,6 +20,7 @@ from apps.fleet.models import Cluster, TeamBinding
 from apps.observations.models import ClusterObject, Workload
 from apps.quotas.rows import QuotaRow, TeamSummary
 from apps.quotas.selectors import queue_forest, quota_rows, team_summaries
+from apps.quotas.sentences import describe
 
 from .recorded import collected
 
@@ -174,7 +175,7 @@ def test_stopped_and_broken_queues_say_why(kueue: Cluster) -> None:
 
 def test_the_row_in_words(kueue: Cluster) -> None:
     with translation.override("en"):
-        rows = {key: row.sentence for key, row in accelerators().items()}
+        rows = {key: describe(row) for key, row in accelerators().items()}
     assert rows["team-a-cq", "h100", GPU] == (
         "Uses 12 of 8 H100 80GB. 4 of these are borrowed from cohort research. "
         "May grow to 16 while others leave them idle. 3 jobs wait for 67 more."
@@ -194,8 +195,8 @@ def test_forest_has_the_cohorts_with_plain_sums(kueue: Cluster) -> None:
     (research,) = roots["org"].children
     assert [node.name for node in research.children] == ["team-a-cq", "team-b-cq", "team-c-cq"]
     h100 = next(row for row in research.rows if (row.flavor, row.resource) == ("h100", GPU))
-    # nominal 8 + 8 + 0 + 4 of its own; held 12 + 8; the rule leaves 0 available of a lendable 16
-    assert (h100.nominal, h100.reserved, h100.available, h100.ceiling) == (D(20), D(20), D(0), D(16))
+    # nominal 8 + 8 + 0 + 4 of its own; held 12 + 8; the rule leaves 0 available of a lendable 16, and team-a keeps 4
+    assert (h100.nominal, h100.reserved, h100.available, h100.ceiling) == (D(20), D(20), D(0), D(20))
     assert research.waiting == 3 + 4 + 2
     # team-a borrows 4 of what research could lend, 16 + 24 + 8 over its flavors: 4000 / 48
     assert research.children[0].weighted_share == D("83.333")
@@ -288,7 +289,7 @@ def test_flavor_taken_off_the_spec_while_work_holds_it(kueue: Cluster) -> None:
     row = accelerators()["team-a-cq", "a100", GPU]
     assert (row.listed, row.nominal, row.reserved, row.over) == (False, None, D(19), D(19))
     with translation.override("en"):
-        assert row.sentence.startswith("Still holds 19 A100 80GB in a flavor that the queue no longer lists.")
+        assert describe(row).startswith("Still holds 19 A100 80GB in a flavor that the queue no longer lists.")
 
 
 def test_quota_lowered_below_use_is_over_and_never_hidden(kueue: Cluster) -> None:
@@ -297,7 +298,7 @@ def test_quota_lowered_below_use_is_over_and_never_hidden(kueue: Cluster) -> Non
     queue.save()
     row = accelerators()["infer-cq", "l4-shared", GPU]
     assert said(row) == (10, 12, 12, 0, 0, -2, 10, 2)
-    assert "It is over its ceiling by 2" in row.sentence
+    assert "It is over its ceiling by 2" in describe(row)
 
 
 def test_status_that_disagrees_is_noted_and_our_count_shown(kueue: Cluster) -> None:

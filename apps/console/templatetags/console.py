@@ -13,7 +13,7 @@ from apps.console.team_rows import cause_tag
 from apps.core.formats import NOT_APPLICABLE, show_value
 from apps.observations.models import Workload
 from apps.quotas.rows import QuotaRow
-from apps.quotas.sentences import amount_text, is_bytes
+from apps.quotas.sentences import amount_text, describe, is_bytes, noun_of
 
 register = template.Library()
 
@@ -40,6 +40,18 @@ def amount(row: QuotaRow, name: str) -> str | SafeString:
     if value is None:
         return NOT_APPLICABLE
     return amount_text(row.resource, value) if value and is_bytes(row.resource) else show_value(value)
+
+
+@register.filter
+def noun(row: QuotaRow) -> str:
+    """What a quota row counts, in words."""
+    return noun_of(row)
+
+
+@register.filter
+def sentence(row: QuotaRow) -> str:
+    """A quota row in plain words."""
+    return describe(row)
 
 
 @register.filter
