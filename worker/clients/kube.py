@@ -33,6 +33,7 @@ SHORT_RETRY_SECONDS = 2.0
 SHORTEST_IDLE, LONGEST_IDLE = 0.1, 1.0
 _CHUNK = 1 << 18
 _MESSAGE_LENGTH = 500
+_FUTURE = "Too large resource version"
 
 
 class _Details(msgspec.Struct, frozen=True):
@@ -212,8 +213,8 @@ class KubeClient:
         try:
             self._get_once(path, asked)
         except ClientError as error:
-            if error.status == 504 and "Too large resource version" in error.message:
-                raise ClientError(errors.EXPIRED, error.message, status=error.status) from error
+            if error.kind == errors.EXPIRED:
+                raise
 
     # ------------------------------------------------------------------ transport
     def _get_once(self, path: str, params: Params | None) -> bytes:
@@ -322,7 +323,9 @@ def refusal(status: int, body: bytes, path: str, retry_after: str | None = None)
     if wait is None and retry_after and retry_after.strip().isdigit():
         wait = float(retry_after)
     words = _one_line(said.message or said.reason) or "no reason given"
-    return ClientError(kind_of_status(status), f"{path}: {status}: {words}", status=status, retry_after=wait)
+    # A version that this server has not come to yet will not do as a resume point, no more than one long gone.
+    kind = errors.EXPIRED if status == 504 and _FUTURE in words else kind_of_status(status)
+    return ClientError(kind, f"{path}: {status}: {words}", status=status, retry_after=wait)
 
 
 def _one_line(error: Any) -> str:

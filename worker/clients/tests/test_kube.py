@@ -139,7 +139,7 @@ RECORDED = [
     ("kueue/list-410-expired-continue.json", 410, "expired"),
     ("kueue/list-410-exact-rv.json", 410, "expired"),
     ("kueue/list-400-bad-rv.json", 400, "bad_body"),
-    ("kueue/list-504-future-rv.json", 504, "server_error"),
+    ("kueue/list-504-future-rv.json", 504, "expired"),
     ("kueue/kueue-down-500-patch.json", 500, "server_error"),
     ("kueue/kueue-down-503-visibility.json", 503, "server_error"),
     ("kueue/workloads-fieldselector.json", 400, "bad_body"),
