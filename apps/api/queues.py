@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from typing import Any
 
 from rest_framework import serializers
@@ -12,13 +11,13 @@ from apps.api.fields import DecimalText, Text
 from apps.api.pagination import Key, Page, page_of_rows
 from apps.api.quotas import QUOTA_SOURCES, QuotaSerializer, team_slugs, visible_slugs
 from apps.api.schema import documented
-from apps.fleet.filters import OwnerForm
+from apps.quotas.filters import QueueFilterForm
 from apps.quotas.rows import QueueNode
 from apps.quotas.selectors import queue_forest
 
 
 class QueueSerializer(serializers.Serializer):  # type: ignore[type-arg]
-    """`is_implicit`: a cohort that only queues name. `weighted_share`: "Infinity" when weight is 0 and it borrows."""
+    """`quotas`: what the filter leaves of them. `is_implicit`: a cohort that only queues name. `weighted_share`: "Infinity" when weight is 0 and it borrows."""
 
     cluster = Text(source="cluster.slug")
     system = Text()
@@ -40,17 +39,11 @@ class QueueSerializer(serializers.Serializer):  # type: ignore[type-arg]
         return visible_slugs(node.team_ids, self.context["slugs"])
 
 
-def flat(nodes: Iterable[QueueNode]) -> Iterator[QueueNode]:
-    for node in nodes:
-        yield node
-        yield from flat(node.children)
-
-
 @documented(operation="queues", summary="Queues and cohorts with their place in the tree")
 class QueuesView(ListView):
     route = "queues"
     item = QueueSerializer
-    filter_class = OwnerForm
+    filter_class = QueueFilterForm
     needs = QUOTA_SOURCES
     key_shape = (int, str, str, str)
 
@@ -59,7 +52,7 @@ class QueuesView(ListView):
             now=reading.now, clusters=reading.clusters, team_ids=reading.form.narrowed_team_ids()
         )
         return page_of_rows(
-            flat(forest),
+            [node for _depth, node in reading.form.narrowed_nodes(forest)],
             key=lambda node: (node.cluster.pk, node.system, node.kind, node.name),
             after=after,
             size=size,

@@ -11,8 +11,8 @@ from apps.api.base import ListView, Reading
 from apps.api.fields import DecimalText, Text
 from apps.api.pagination import Key, Page, page_of_rows
 from apps.api.schema import documented
-from apps.fleet.filters import OwnerForm
 from apps.observations.models import Source
+from apps.quotas.filters import QueueFilterForm
 from apps.quotas.rows import QuotaRow
 from apps.quotas.selectors import quota_rows
 from apps.quotas.sentences import describe
@@ -57,7 +57,9 @@ class QuotaSerializer(serializers.Serializer):  # type: ignore[type-arg]
     message = Text()
     status_reserved = DecimalText(allow_null=True, help_text="What the queue's own status says.")
     status_differs = serializers.BooleanField(source="mismatch", read_only=True)
-    sentence = serializers.SerializerMethodField(help_text="The row in words, in the language of the request.")
+    sentence = serializers.SerializerMethodField(
+        help_text="The row in words, in the language of the request."
+    )
 
     def get_teams(self, row: QuotaRow) -> list[str]:
         return visible_slugs(row.team_ids, self.context["slugs"])
@@ -80,7 +82,7 @@ def visible_slugs(team_ids: tuple[int, ...], slugs: dict[int, str]) -> list[str]
 class QuotasView(ListView):
     route = "quotas"
     item = QuotaSerializer
-    filter_class = OwnerForm
+    filter_class = QueueFilterForm
     needs = QUOTA_SOURCES
     key_shape = (int, str, str, str, str)
 
@@ -88,7 +90,7 @@ class QuotasView(ListView):
         rows = quota_rows(
             now=reading.now, clusters=reading.clusters, team_ids=reading.form.narrowed_team_ids()
         )
-        return page_of_rows(rows, key=quota_key, after=after, size=size)
+        return page_of_rows(reading.form.narrowed_rows(rows), key=quota_key, after=after, size=size)
 
     def context(self, reading: Reading) -> dict[str, Any]:
         return {"reading": reading, "slugs": team_slugs(reading)}

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from django import forms
 from django.http import Http404, HttpRequest, HttpResponseBase
-from django.utils.translation import gettext_lazy as _
 
 from apps.accounts.selectors import visible_teams
 from apps.admissions.selectors import Criteria, waiting
@@ -17,16 +15,9 @@ from apps.console.links import queue_url
 from apps.console.quota_table import QuotaTable
 from apps.console.waiting_table import WaitingTable
 from apps.core.tables import table_csv, wants_csv
-from apps.fleet.filters import OwnerForm
+from apps.quotas.filters import QueueFilterForm, flat
 from apps.quotas.rows import QueueNode, QuotaRow
 from apps.quotas.selectors import queue_forest
-
-
-class QueueFilterForm(OwnerForm):
-    """Adds what only the page knows: a search, and whether resources other than accelerators are listed."""
-
-    q = forms.CharField(label=_("Search"), required=False, max_length=200)
-    everything = forms.BooleanField(label=_("Also CPU and memory"), required=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,20 +31,11 @@ class TreeLine:
     url: str
 
 
-def flat(nodes: Iterable[QueueNode], depth: int = 0) -> Iterator[tuple[int, QueueNode]]:
-    for node in nodes:
-        yield depth, node
-        yield from flat(node.children, depth + 1)
-
-
-def _lines(forest: Iterable[QueueNode], *, q: str, everything: bool) -> list[TreeLine]:
+def _lines(nodes: Iterable[tuple[int, QueueNode]]) -> list[TreeLine]:
     lines = []
-    for depth, node in flat(forest):
-        if q and q not in node.name.lower():
-            continue
+    for depth, node in nodes:
         url = queue_url(node.cluster.slug, node.kind, node.name)
-        found = [row for row in node.rows if everything or (row.accelerator and row.matters)]
-        rows: list[QuotaRow | None] = [*found] if found else [None]
+        rows: list[QuotaRow | None] = [*node.rows] if node.rows else [None]
         lines += [TreeLine(min(depth, 4), node, row, i == 0, url) for i, row in enumerate(rows)]
     return lines
 
@@ -61,11 +43,10 @@ def _lines(forest: Iterable[QueueNode], *, q: str, everything: bool) -> list[Tre
 def queues(request: HttpRequest) -> HttpResponseBase:
     page = Page.open(request, sources=QUOTA)
     form = QueueFilterForm(request.GET, now=page.now, team_ids=page.team_ids)
-    forest, lines = [], []
+    lines = []
     if form.is_valid():
         forest = queue_forest(now=page.now, clusters=page.clusters, team_ids=form.narrowed_team_ids())
-        q, everything = form.cleaned_data["q"].strip().lower(), form.cleaned_data["everything"]
-        lines = _lines(forest, q=q, everything=everything)
+        lines = _lines(form.narrowed_nodes(forest))
     if wants_csv(request):
         return table_csv(QuotaTable([line.row for line in lines if line.row is not None]), request)
     groups = [

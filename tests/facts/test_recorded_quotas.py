@@ -289,7 +289,9 @@ def test_flavor_taken_off_the_spec_while_work_holds_it(kueue: Cluster) -> None:
     row = accelerators()["team-a-cq", "a100", GPU]
     assert (row.listed, row.nominal, row.reserved, row.over) == (False, None, D(19), D(19))
     with translation.override("en"):
-        assert describe(row).startswith("Still holds 19 A100 80GB in a flavor that the queue no longer lists.")
+        assert describe(row).startswith(
+            "Still holds 19 A100 80GB in a flavor that the queue no longer lists."
+        )
 
 
 def test_quota_lowered_below_use_is_over_and_never_hidden(kueue: Cluster) -> None:
