@@ -122,4 +122,6 @@ def verdict_sentence(verdict: Verdict) -> str:
     """The primary part in words; empty text gives the cause's meaning."""
     if verdict.primary is not None and verdict.primary.text:
         return part_sentence(verdict.primary)
-    return gettext("no reason given yet") if verdict.cause == "transient" else str(CAUSE_MEANINGS[verdict.cause])
+    return (
+        gettext("no reason given yet") if verdict.cause == "transient" else str(CAUSE_MEANINGS[verdict.cause])
+    )
