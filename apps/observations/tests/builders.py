@@ -51,7 +51,7 @@ def row(target: Target, uid: str = "u1", version: int | str = 1, **fields: Any) 
     }
     made = []
     for column in target.columns:
-        field = target.model._meta.get_field(column)
+        field: Any = target.model._meta.get_field(column)
         value = given[column] if column in given else field.get_default()
         if field.get_internal_type() == "JSONField":
             value = json.dumps(value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -11,13 +12,14 @@ from hypothesis import strategies as st
 
 from apps.fleet.models import Cluster
 from apps.observations.models import StateSpan, Transition, Workload
-from apps.observations.services import Change, apply_changes, apply_list
+from apps.observations.services import Change, Row, Target, Written, apply_changes, apply_list
 
 from .builders import POD_GROUPS, T0, WORKLOADS, make_cluster, minutes, objects, row, workload
 
 pytestmark = pytest.mark.django_db
 LOCAL_QUEUES = objects("LocalQueue")
 SLUGS = itertools.count()
+Step = tuple[str, str, str, bool]
 
 
 @pytest.fixture
@@ -25,28 +27,28 @@ def cluster() -> Cluster:
     return make_cluster()
 
 
-def changed(cluster, *changes, target=WORKLOADS):
+def changed(cluster: Cluster, *changes: tuple[float, bool, Row], target: Target = WORKLOADS) -> Written:
     made = [Change(minutes(at), gone, item) for at, gone, item in changes]
     return apply_changes(cluster_id=cluster.pk, target=target, changes=made)[0]
 
 
-def listed(cluster, rows, at, target=WORKLOADS):
+def listed(cluster: Cluster, rows: list[Row], at: float, target: Target = WORKLOADS) -> Written:
     return apply_list(cluster_id=cluster.pk, target=target, rows=rows, now=minutes(at))[0]
 
 
-def spans(**where):
+def spans(**where: object) -> list[tuple[str, float, float | None]]:
     found = StateSpan.objects.filter(**where).order_by("uid", "started_at")
     return [
         (
             span.state,
             (span.started_at - T0).total_seconds() / 60,
-            span.ended_at and (span.ended_at - T0).total_seconds() / 60,
+            (span.ended_at - T0).total_seconds() / 60 if span.ended_at else None,
         )
         for span in found
     ]
 
 
-def test_state_changes_make_spans_without_gap(cluster):
+def test_state_changes_make_spans_without_gap(cluster: Cluster) -> None:
     listed(cluster, [workload("w1")], 0)
     listed(cluster, [workload("w1", 2, state="admitted")], 10)
     listed(cluster, [], 30)
@@ -66,15 +68,17 @@ def test_state_changes_make_spans_without_gap(cluster):
         ("the queue is stopped", "the queue is gone", 2),
     ],
 )
-def test_numbers_in_a_message_do_not_open_a_span(cluster, before, after, count):
+def test_numbers_in_a_message_do_not_open_a_span(
+    cluster: Cluster, before: str, after: str, count: int
+) -> None:
     listed(cluster, [workload("w1", message=before)], 0)
     listed(cluster, [workload("w1", 2, message=after)], 1)
     assert StateSpan.objects.count() == count
     assert StateSpan.objects.get(ended_at=None).message == after
 
 
-def test_usage_that_shrinks_opens_a_span(cluster):
-    def using(version, quantity):
+def test_usage_that_shrinks_opens_a_span(cluster: Cluster) -> None:
+    def using(version: int, quantity: str) -> Row:
         usage = [{"flavor": "h100", "resource": "nvidia.com/gpu", "quantity": quantity}]
         return workload("w1", version, state="admitted", usage=usage)
 
@@ -82,13 +86,13 @@ def test_usage_that_shrinks_opens_a_span(cluster):
     assert spans() == [("admitted", 0, 5), ("admitted", 5, None)]
 
 
-def test_change_of_labels_alone_opens_no_span(cluster):
+def test_change_of_labels_alone_opens_no_span(cluster: Cluster) -> None:
     changed(cluster, (0, False, workload("w1")), (1, False, workload("w1", 2, labels={"a": "b"})))
     changed(cluster, (2, False, workload("w1", 3, labels={"a": "c"})))
     assert spans() == [("pending", 0, None)]
 
 
-def test_state_within_one_pull_leaves_a_transition_and_no_empty_span(cluster):
+def test_state_within_one_pull_leaves_a_transition_and_no_empty_span(cluster: Cluster) -> None:
     changed(
         cluster,
         (1, False, workload("w1")),
@@ -103,7 +107,7 @@ def test_state_within_one_pull_leaves_a_transition_and_no_empty_span(cluster):
     ]
 
 
-def test_clock_that_steps_back_makes_no_overlap(cluster):
+def test_clock_that_steps_back_makes_no_overlap(cluster: Cluster) -> None:
     changed(cluster, (10, False, workload("w1")))
     changed(cluster, (20, False, workload("w1", 2, state="admitted")))
     changed(cluster, (15, False, workload("w1", 3, state="finished")))
@@ -112,17 +116,17 @@ def test_clock_that_steps_back_makes_no_overlap(cluster):
     found = spans()
     assert found[0] == ("pending", 10, 20)
     assert all(end is None or start < end for _state, start, end in found)
-    assert all(one[2] <= two[1] for one, two in itertools.pairwise(found))
+    assert all(one[2] is not None and one[2] <= two[1] for one, two in itertools.pairwise(found))
 
 
-def test_queue_is_found_through_the_local_queue_and_then_the_reservation(cluster):
+def test_queue_is_found_through_the_local_queue_and_then_the_reservation(cluster: Cluster) -> None:
     listed(cluster, [row(LOCAL_QUEUES, "lq1", name="main", spec={"cluster_queue": "cq-a"})], 0, LOCAL_QUEUES)
     changed(cluster, (1, False, workload("w1", queue_name="main")))
     changed(cluster, (2, False, workload("w1", 2, "reserved", queue_name="main", cluster_queue="cq-b")))
     assert list(StateSpan.objects.order_by("started_at").values_list("queue", flat=True)) == ["cq-a", "cq-b"]
 
 
-def test_local_queue_of_another_cluster_or_namespace_is_not_taken(cluster):
+def test_local_queue_of_another_cluster_or_namespace_is_not_taken(cluster: Cluster) -> None:
     other = make_cluster("c2")
     spec = {"cluster_queue": "cq-x"}
     listed(other, [row(LOCAL_QUEUES, "lq1", name="main", spec=spec)], 0, LOCAL_QUEUES)
@@ -131,7 +135,7 @@ def test_local_queue_of_another_cluster_or_namespace_is_not_taken(cluster):
     assert StateSpan.objects.get().queue == ""
 
 
-def test_local_queue_that_appears_later_splits_the_span(cluster):
+def test_local_queue_that_appears_later_splits_the_span(cluster: Cluster) -> None:
     changed(cluster, (1, False, workload("w1", queue_name="main")), (1, False, workload("w2")))
     queue = row(LOCAL_QUEUES, "lq1", name="main", spec={"cluster_queue": "cq-a"})
     changed(cluster, (5, False, queue), target=LOCAL_QUEUES)
@@ -141,12 +145,12 @@ def test_local_queue_that_appears_later_splits_the_span(cluster):
     assert StateSpan.objects.get(uid="w1", ended_at=None).queue == ""
 
 
-def test_pod_group_waits_in_its_volcano_queue(cluster):
+def test_pod_group_waits_in_its_volcano_queue(cluster: Cluster) -> None:
     changed(cluster, (1, False, row(POD_GROUPS, "g1", queue_name="research")), target=POD_GROUPS)
     assert StateSpan.objects.get().queue == "research"
 
 
-def test_object_that_comes_back_gets_a_new_span(cluster):
+def test_object_that_comes_back_gets_a_new_span(cluster: Cluster) -> None:
     listed(cluster, [workload("w1")], 0)
     listed(cluster, [], 1)
     listed(cluster, [workload("w1", 2)], 2)
@@ -166,9 +170,9 @@ STEPS = st.lists(
 )
 
 
-def expected_spans(steps):
+def expected_spans(steps: list[Step]) -> dict[str, list[Any]]:
     """The plain reading of the rules, object by object."""
-    made = defaultdict(list)
+    made: defaultdict[str, list[Any]] = defaultdict(list)
     for at, (uid, state, message, gone) in enumerate(steps, 1):
         own = made[uid]
         is_open = own and own[-1][3] is None
@@ -187,7 +191,9 @@ def expected_spans(steps):
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS, cuts=st.sets(st.integers(1, 14)))
-def test_any_batching_of_any_changes_gives_the_same_state_and_spans(db, steps, cuts):
+def test_any_batching_of_any_changes_gives_the_same_state_and_spans(
+    db: None, steps: list[Step], cuts: set[int]
+) -> None:
     cluster = make_cluster(f"p{next(SLUGS)}")
     changes = [
         Change(minutes(at), gone, workload(uid, at, state, message=message))
@@ -205,7 +211,7 @@ def test_any_batching_of_any_changes_gives_the_same_state_and_spans(db, steps, c
     assert stored == last
     found = defaultdict(list)
     for span in StateSpan.objects.filter(cluster=cluster).order_by("started_at"):
-        start = (span.started_at - T0).total_seconds() / 60
-        end = span.ended_at and (span.ended_at - T0).total_seconds() / 60
-        found[span.uid].append((span.state, span.message, start, end))
+        began = (span.started_at - T0).total_seconds() / 60
+        ended = (span.ended_at - T0).total_seconds() / 60 if span.ended_at else None
+        found[span.uid].append((span.state, span.message, began, ended))
     assert dict(found) == expected_spans(steps)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from apps.fleet.models import Cluster
 from apps.observations.models import ClusterObject, Event, Node, Transition, Workload
-from apps.observations.services import Change, apply_changes, apply_list
+from apps.observations.services import Change, Row, Target, Written, apply_changes, apply_list
 
 from .builders import EVENTS, NODES, POD_GROUPS, WORKLOADS, make_cluster, minutes, objects, row, workload
 
@@ -18,7 +20,9 @@ def cluster() -> Cluster:
     return make_cluster()
 
 
-def listed(cluster, rows, at, target=WORKLOADS, **options):
+def listed(
+    cluster: Cluster, rows: list[Row], at: float, target: Target = WORKLOADS, **options: Any
+) -> Written:
     written, rejected = apply_list(
         cluster_id=cluster.pk, target=target, rows=rows, now=minutes(at), **options
     )
@@ -26,14 +30,14 @@ def listed(cluster, rows, at, target=WORKLOADS, **options):
     return written
 
 
-def changed(cluster, *changes, target=WORKLOADS):
+def changed(cluster: Cluster, *changes: tuple[float, bool, Row], target: Target = WORKLOADS) -> Written:
     made = [Change(minutes(at), gone, item) for at, gone, item in changes]
     written, rejected = apply_changes(cluster_id=cluster.pk, target=target, changes=made)
     assert rejected == []
     return written
 
 
-def test_same_list_twice_writes_nothing(cluster):
+def test_same_list_twice_writes_nothing(cluster: Cluster) -> None:
     rows = [workload(f"w{i}") for i in range(5)]
     first = listed(cluster, rows, 0)
     before = list(Workload.objects.order_by("id").values())
@@ -45,7 +49,7 @@ def test_same_list_twice_writes_nothing(cluster):
     assert list(Workload.objects.order_by("id").values()) == before
 
 
-def test_only_what_differs_is_written(cluster):
+def test_only_what_differs_is_written(cluster: Cluster) -> None:
     listed(cluster, [workload("w1"), workload("w2")], 0)
     written = listed(cluster, [workload("w1"), workload("w2", 2, state="admitted")], 1)
     assert (written.inserted, written.updated) == (0, 1)
@@ -54,14 +58,14 @@ def test_only_what_differs_is_written(cluster):
     assert w2.first_seen_at == minutes(0)
 
 
-def test_observed_at_stays_when_only_the_resource_version_moves(cluster):
+def test_observed_at_stays_when_only_the_resource_version_moves(cluster: Cluster) -> None:
     listed(cluster, [workload("w1", 1)], 0)
     written = listed(cluster, [workload("w1", 2)], 1)
     stored = Workload.objects.get()
     assert (written.updated, stored.resource_version, stored.observed_at) == (1, "2", minutes(0))
 
 
-def test_resource_versions_are_never_ordered(cluster):
+def test_resource_versions_are_never_ordered(cluster: Cluster) -> None:
     """A restored etcd counts from a smaller number; the newest version that we were given wins."""
     listed(cluster, [workload("w1", 900, state="pending")], 0)
     changed(cluster, (1, False, workload("w1", 7, state="admitted")))
@@ -69,7 +73,7 @@ def test_resource_versions_are_never_ordered(cluster):
     assert (stored.state, stored.resource_version) == ("admitted", "7")
 
 
-def test_unlisted_object_is_marked_gone_and_keeps_its_last_state(cluster):
+def test_unlisted_object_is_marked_gone_and_keeps_its_last_state(cluster: Cluster) -> None:
     listed(cluster, [workload("w1", state="admitted"), workload("w2")], 0)
     written = listed(cluster, [workload("w2")], 1)
     gone = Workload.objects.get(uid="w1")
@@ -77,7 +81,7 @@ def test_unlisted_object_is_marked_gone_and_keeps_its_last_state(cluster):
     assert (gone.gone_at, gone.state) == (minutes(1), "admitted")
 
 
-def test_list_of_one_kind_leaves_other_kinds_and_clusters_alone(cluster):
+def test_list_of_one_kind_leaves_other_kinds_and_clusters_alone(cluster: Cluster) -> None:
     other = make_cluster("c2")
     listed(cluster, [workload("w1")], 0)
     listed(other, [workload("w1")], 0)
@@ -87,13 +91,13 @@ def test_list_of_one_kind_leaves_other_kinds_and_clusters_alone(cluster):
     assert sorted(live) == [("c1", "PodGroup"), ("c2", "Workload")]
 
 
-def test_object_that_was_listed_but_unreadable_is_not_gone(cluster):
+def test_object_that_was_listed_but_unreadable_is_not_gone(cluster: Cluster) -> None:
     listed(cluster, [workload("w1"), workload("w2", namespace="ns"), workload("w3")], 0)
     listed(cluster, [], 1, kept=["w1", "ns/w2"])
     assert set(Workload.objects.filter(gone_at=None).values_list("uid", flat=True)) == {"w1", "w2"}
 
 
-def test_deleted_event_keeps_the_state_that_it_carries(cluster):
+def test_deleted_event_keeps_the_state_that_it_carries(cluster: Cluster) -> None:
     listed(cluster, [workload("w1")], 0)
     written = changed(cluster, (1, True, workload("w1", 2, state="finished")))
     stored = Workload.objects.get()
@@ -101,7 +105,7 @@ def test_deleted_event_keeps_the_state_that_it_carries(cluster):
     assert (stored.state, stored.gone_at) == ("finished", minutes(1))
 
 
-def test_deletion_seen_twice_changes_nothing(cluster):
+def test_deletion_seen_twice_changes_nothing(cluster: Cluster) -> None:
     change = (1, True, workload("w1", 2, state="finished"))
     changed(cluster, change)
     written = changed(cluster, (2, True, workload("w1", 2, state="finished")))
@@ -109,12 +113,12 @@ def test_deletion_seen_twice_changes_nothing(cluster):
     assert Workload.objects.get().gone_at == minutes(1)
 
 
-def test_short_lived_object_is_kept_with_its_end(cluster):
+def test_short_lived_object_is_kept_with_its_end(cluster: Cluster) -> None:
     changed(cluster, (1, False, workload("w1")), (1, True, workload("w1", 2)))
     assert Workload.objects.get().gone_at == minutes(1)
 
 
-def test_object_created_again_under_its_name_ends_the_old_one(cluster):
+def test_object_created_again_under_its_name_ends_the_old_one(cluster: Cluster) -> None:
     listed(cluster, [workload("old", name="job"), workload("x", name="other")], 0)
     written = changed(cluster, (1, False, workload("new", 5, name="job")))
     assert written.gone == 1
@@ -122,7 +126,7 @@ def test_object_created_again_under_its_name_ends_the_old_one(cluster):
     assert set(Workload.objects.filter(gone_at=None).values_list("uid", flat=True)) == {"new", "x"}
 
 
-def test_newest_of_several_versions_is_current(cluster):
+def test_newest_of_several_versions_is_current(cluster: Cluster) -> None:
     written = changed(
         cluster,
         (1, False, workload("w1", 1)),
@@ -135,14 +139,14 @@ def test_newest_of_several_versions_is_current(cluster):
     assert list(steps) == [("", "pending"), ("pending", "reserved"), ("reserved", "admitted")]
 
 
-def test_first_list_makes_no_transitions_and_later_ones_do(cluster):
+def test_first_list_makes_no_transitions_and_later_ones_do(cluster: Cluster) -> None:
     listed(cluster, [workload("w1")], 0, record_new=False)
     assert not Transition.objects.exists()
     listed(cluster, [workload("w1"), workload("w2")], 1)
     assert list(Transition.objects.values_list("uid", "to_value")) == [("w2", "pending")]
 
 
-def test_row_that_the_database_refuses_costs_only_itself(cluster):
+def test_row_that_the_database_refuses_costs_only_itself(cluster: Cluster) -> None:
     rows = [workload(f"w{i}") for i in range(9)]
     rows[3] = workload("w3", message="a\x00b")
     rows[6] = workload("w6", name="n" * 300)
@@ -152,7 +156,7 @@ def test_row_that_the_database_refuses_costs_only_itself(cluster):
     assert {item.row[0] for item in rejected} == {"w3", "w6", "w9"}
 
 
-def test_refused_row_of_a_known_object_does_not_make_it_gone(cluster):
+def test_refused_row_of_a_known_object_does_not_make_it_gone(cluster: Cluster) -> None:
     listed(cluster, [workload("w1")], 0)
     apply_list(
         cluster_id=cluster.pk, target=WORKLOADS, rows=[workload("w1", 2, message="\x00")], now=minutes(1)
@@ -161,8 +165,8 @@ def test_refused_row_of_a_known_object_does_not_make_it_gone(cluster):
     assert (stored.gone_at, stored.resource_version) == (None, "1")
 
 
-def test_node_facets_make_transitions(cluster):
-    def node(version, ready="True", cordoned=False, gpus="8"):
+def test_node_facets_make_transitions(cluster: Cluster) -> None:
+    def node(version: int, ready: str = "True", cordoned: bool = False, gpus: str = "8") -> Row:
         return row(
             NODES,
             "n1",
@@ -190,8 +194,8 @@ def test_node_facets_make_transitions(cluster):
     assert Node.objects.get().gone_at == minutes(3)
 
 
-def test_cluster_queue_that_stops_makes_a_transition(cluster):
-    def queue(version, status, reason):
+def test_cluster_queue_that_stops_makes_a_transition(cluster: Cluster) -> None:
+    def queue(version: int, status: str, reason: str) -> Row:
         conditions = {"Active": {"status": status, "reason": reason, "message": ""}}
         return row(objects("ClusterQueue"), "q1", version, namespace="", status={"conditions": conditions})
 
@@ -202,8 +206,8 @@ def test_cluster_queue_that_stops_makes_a_transition(cluster):
     assert ClusterObject.objects.count() == 1
 
 
-def test_events_follow_their_count_and_outlive_the_clusters_copy(cluster):
-    def event(count, message="no room"):
+def test_events_follow_their_count_and_outlive_the_clusters_copy(cluster: Cluster) -> None:
+    def event(count: int, message: str = "no room") -> Row:
         return row(EVENTS, "e1", count=count, message=message, type="Warning", reason="FailedScheduling")
 
     assert changed(cluster, (0, False, event(1)), target=EVENTS).rows == 1
