@@ -10,7 +10,8 @@ leaves nothing. Temporary tables are not dropped by hand: every statement counts
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -117,13 +118,31 @@ class Staging:
         """Stage rows that exist at one time: a page of a list."""
         return self.add([Change(at, False, row) for row in rows])
 
+    @contextmanager
+    def stream(self, *, at: datetime) -> Iterator[Callable[[Sequence[Row]], None]]:
+        """Stage page after page in one COPY, which the database reads while the next page is fetched and parsed.
+        One refused row costs all of them and raises psycopg.DataError: begin anew and add them page by page."""
+        with transaction.atomic(), self._copying() as copy:
+
+            def put(rows: Sequence[Row]) -> None:
+                for seq, row in enumerate(rows, self.count):
+                    copy.write_row((seq, at, False, *row))
+                self.count += len(rows)
+
+            yield put
+
     def _copy(self, changes: Sequence[Change]) -> None:
+        with self._copying() as copy:
+            for seq, (at, gone, row) in enumerate(changes, self.count):
+                copy.write_row((seq, at, gone, *row))
+
+    @contextmanager
+    def _copying(self) -> Iterator[psycopg.Copy]:
         statement = sql.SQL("COPY {} (seq, at, gone, {}) FROM STDIN").format(
             self.table, names(self.target.columns)
         )
         with connection.cursor() as cursor, cursor.copy(statement) as copy:
-            for seq, (at, gone, row) in enumerate(changes, self.count):
-                copy.write_row((seq, at, gone, *row))
+            yield copy
 
     @property
     def is_bulk(self) -> bool:

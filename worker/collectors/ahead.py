@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -22,7 +22,7 @@ class _End:
         self.error = error
 
 
-def one_ahead(source: Iterator[T]) -> Iterator[T]:
+def one_ahead(source: Iterator[T]) -> Generator[T, None, None]:
     """The items of `source`, read by a thread of their own."""
     held: queue.Queue[T | _End] = queue.Queue(maxsize=1)
     stop = threading.Event()

@@ -8,10 +8,13 @@ staged.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import datetime
 
 import msgspec
+import psycopg
 from django.apps import apps
 from django.db import transaction
 
@@ -68,6 +71,7 @@ class KindPull:
     _staging: Staging | None = None
     _buffer: list[Change] = field(default_factory=list)
     _good: set[str] = field(default_factory=set)
+    _listed_version: str = ""
     # uids whose last state could not be read, but which are deleted all the same
     _ended: list[str] = field(default_factory=list)
 
@@ -186,12 +190,17 @@ class KindPull:
     # ------------------------------------------------------------------ list
     def read_list(self, client: KubeClient) -> None:
         """List and merge; an expired continue token starts over once, a version that is gone tries the next."""
-        retried = False
+        retried = careful = False
         while True:
             try:
                 with transaction.atomic():
-                    self._list_once(client)
+                    self._list_once(client, careful=careful)
                 return
+            except psycopg.DataError:
+                # A row that the database refuses: read again, in steps that find out which.
+                if careful:
+                    raise
+                careful = True
             except ClientError as error:
                 if error.kind == EXPIRED and not retried:
                     retried = True
@@ -202,28 +211,41 @@ class KindPull:
             except ParseError as error:
                 raise ClientError(error.kind, error.message) from error
 
-    def _list_once(self, client: KubeClient) -> None:
+    def _list_once(self, client: KubeClient, *, careful: bool) -> None:
         self.modes.add("list")
         self.bad = {}
+        self._listed_version = ""
         staging = Staging(target_of(self.kind))
-        seen, resource_version = 0, ""
-        for body in one_ahead(client.list_pages(self.kind.path(self.version))):
-            page = decode_list(self.kind, self.version, body)
-            rows, bad = page_rows(self.kind, page)
-            for item in bad:
-                self._set_aside(item)
-            self._refused(staging.add_rows(rows, at=self.now))
-            seen += len(rows) + len(bad)
-            resource_version = page.resource_version or resource_version
-        if not resource_version:
+        seen = 0
+        if careful:
+            for rows in self._listed_rows(client):
+                self._refused(staging.add_rows(rows, at=self.now))
+                seen += len(rows)
+        else:
+            with staging.stream(at=self.now) as put:
+                for rows in self._listed_rows(client):
+                    put(rows)
+                    seen += len(rows)
+        self.seen += seen + len(self.bad)
+        if not self._listed_version:
             raise ClientError(BAD_BODY, f"{self.kind.plural}: the list says no resourceVersion")
         self._merge_list(staging)
-        self.seen += seen
         self.cursor = {
-            "resource_version": resource_version,
+            "resource_version": self._listed_version,
             "api_version": self.version,
             "listed_at": self.now.isoformat(),
         }
+
+    def _listed_rows(self, client: KubeClient) -> Iterator[list[Row]]:
+        """The rows of each page; what cannot be read is set aside."""
+        with closing(one_ahead(client.list_pages(self.kind.path(self.version)))) as bodies:
+            for body in bodies:
+                page = decode_list(self.kind, self.version, body)
+                rows, bad = page_rows(self.kind, page)
+                for item in bad:
+                    self._set_aside(item)
+                self._listed_version = page.resource_version or self._listed_version
+                yield rows
 
     def _merge_list(self, staging: Staging) -> None:
         first = "listed_at" not in self.was
