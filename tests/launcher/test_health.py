@@ -93,3 +93,10 @@ def test_nobody_waits_for_samples_of_a_cluster_without_prometheus(client: Client
 
 def test_only_reading_is_allowed(client: Client) -> None:
     assert client.post("/healthz/ready").status_code == 405
+
+
+def test_behind_tls_pages_are_sent_to_https_but_probes_are_not(client: Client, settings: Settings) -> None:
+    settings.SECURE_SSL_REDIRECT = True
+    assert client.get("/healthz/live").status_code == 200
+    answer = client.get("/login/")
+    assert (answer.status_code, answer["Location"]) == (301, "https://testserver/login/")
