@@ -11,7 +11,7 @@ from apps.api.base import ListView, Reading
 from apps.api.fields import DecimalText, Text
 from apps.api.pagination import Key, Page, page_of_rows
 from apps.api.schema import documented
-from apps.capacity.rows import PoolRow
+from apps.capacity.rows import PoolRow, Totals
 from apps.capacity.selectors import capacity_report
 from apps.fleet.filters import ClusterForm
 from apps.observations.models import Source
@@ -26,16 +26,17 @@ class BucketsField(serializers.DictField):
 
 
 class UnitSerializer(serializers.Serializer):  # type: ignore[type-arg]
-    """One schedulable resource of a pool, in its own units."""
+    """One schedulable resource of a pool or node, in its own units. `held_bound` and `free` null: pods were never
+    read; `held_reserved`, `nominal` and `ceiling` null: not said (a node's never are: queues promise pools)."""
 
     resource = Text()
     profile = Text()
     unit = Text()
     physical = DecimalText()
     allocatable = DecimalText()
-    held_bound = DecimalText()
+    held_bound = DecimalText(allow_null=True)
     held_reserved = DecimalText(allow_null=True)
-    free = DecimalText()
+    free = DecimalText(allow_null=True)
     nominal = DecimalText(allow_null=True)
     ceiling = DecimalText(allow_null=True)
     gpu_equivalents_per_unit = DecimalText(source="equivalents")
@@ -44,7 +45,8 @@ class UnitSerializer(serializers.Serializer):  # type: ignore[type-arg]
 
 class PoolSerializer(serializers.Serializer):  # type: ignore[type-arg]
     """`*_devices` and `device_buckets` count whole cards and add up to `physical_devices`; the other numbers are in
-    `unit`. `held_bound`: by pods on nodes; `held_reserved`: by quota reservations; null: no queue promises it."""
+    `unit`. `held_bound`: by pods on nodes; `held_reserved`: by quota reservations; null: not collected (of
+    `held_reserved` also: it lies in flavors over several pools, of which none can claim it)."""
 
     cluster = Text(source="cluster.slug")
     vendor = Text()
@@ -58,9 +60,9 @@ class PoolSerializer(serializers.Serializer):  # type: ignore[type-arg]
     allocatable_devices = serializers.IntegerField(read_only=True)
     physical = DecimalText(source="physical_units")
     allocatable = DecimalText()
-    held_bound = DecimalText()
+    held_bound = DecimalText(allow_null=True)
     held_reserved = DecimalText(allow_null=True)
-    free = DecimalText()
+    free = DecimalText(allow_null=True)
     nominal = DecimalText(allow_null=True)
     ceiling = DecimalText(allow_null=True)
     allocation_ratio = DecimalText(allow_null=True)
@@ -69,7 +71,9 @@ class PoolSerializer(serializers.Serializer):  # type: ignore[type-arg]
 
 
 class CapacityTotalsSerializer(serializers.Serializer):  # type: ignore[type-arg]
-    """Over all pools of all pages: cards as whole cards, the rest in GPU-equivalents."""
+    """Over all pools of all pages: cards as whole cards, the rest in GPU-equivalents. Held and free leave out the
+    clusters in `without_pods` and compare with `allocatable_of_read_gpu_equivalents`, reserved those in
+    `without_quota`; null: nothing of the kind was read anywhere."""
 
     pools = serializers.IntegerField(read_only=True)
     nodes = serializers.IntegerField(read_only=True)
@@ -77,11 +81,22 @@ class CapacityTotalsSerializer(serializers.Serializer):  # type: ignore[type-arg
     device_buckets = BucketsField(source="buckets", read_only=True)
     allocatable_devices = serializers.IntegerField(read_only=True)
     allocatable_gpu_equivalents = DecimalText(source="allocatable")
-    held_bound_gpu_equivalents = DecimalText(source="held_bound")
+    allocatable_of_read_gpu_equivalents = DecimalText(source="allocatable_of_read")
+    held_bound_gpu_equivalents = DecimalText(source="held_bound", allow_null=True)
     held_reserved_gpu_equivalents = DecimalText(source="held_reserved", allow_null=True)
-    free_gpu_equivalents = DecimalText(source="free")
+    free_gpu_equivalents = DecimalText(source="free", allow_null=True)
     nominal_gpu_equivalents = DecimalText(source="nominal", allow_null=True)
     ceiling_gpu_equivalents = DecimalText(source="ceiling", allow_null=True)
+    without_pods = serializers.SerializerMethodField(help_text="Clusters whose pods were never read.")
+    without_quota = serializers.SerializerMethodField(
+        help_text="Clusters where Kueue or Volcano is installed, as far as known, and was never read."
+    )
+
+    def get_without_pods(self, totals: Totals) -> list[str]:
+        return [cluster.slug for cluster in totals.without_pods]
+
+    def get_without_quota(self, totals: Totals) -> list[str]:
+        return [cluster.slug for cluster in totals.without_quota]
 
 
 class NoteSerializer(serializers.Serializer):  # type: ignore[type-arg]

@@ -33,7 +33,8 @@ class ReasonSerializer(serializers.Serializer):  # type: ignore[type-arg]
 
 
 class NodeSerializer(serializers.Serializer):  # type: ignore[type-arg]
-    """`*_devices` and `device_buckets` count whole cards; the other numbers are in `unit`."""
+    """`*_devices` and `device_buckets` count whole cards; the other numbers are in `unit`. `held_bound` and `free`
+    are null where pods were never read."""
 
     cluster = Text(source="cluster.slug")
     name = Text(source="node")
@@ -48,8 +49,8 @@ class NodeSerializer(serializers.Serializer):  # type: ignore[type-arg]
     allocatable_devices = serializers.IntegerField(read_only=True)
     physical = DecimalText(source="physical_units")
     allocatable = DecimalText()
-    held_bound = DecimalText()
-    free = DecimalText()
+    held_bound = DecimalText(allow_null=True)
+    free = DecimalText(allow_null=True)
     is_estimated = serializers.BooleanField(source="estimated", read_only=True)
     units = UnitSerializer(many=True, read_only=True)
     reasons = ReasonSerializer(many=True, read_only=True)
@@ -93,7 +94,7 @@ class DeviceSerializer(serializers.Serializer):  # type: ignore[type-arg]
 
 
 class NodeDetailSerializer(serializers.Serializer):  # type: ignore[type-arg]
-    """`pods`: those of the reader's teams; `pods_of_others` counts the rest."""
+    """`pods`: those of the reader's teams; `pods_of_others` counts the rest, null where pods were never read."""
 
     cluster = Text(source="cluster.slug")
     name = Text(source="node.name")
@@ -119,8 +120,8 @@ class NodeDetailSerializer(serializers.Serializer):  # type: ignore[type-arg]
         found: list[dict[str, Any]] = NodePodSerializer(shown, many=True, context=self.context).data  # type: ignore[assignment]
         return found
 
-    def get_pods_of_others(self, detail: NodeDetail) -> int:
-        return sum(not self._shows(pod) for pod in detail.pods)
+    def get_pods_of_others(self, detail: NodeDetail) -> int | None:
+        return sum(not self._shows(pod) for pod in detail.pods) if detail.pods_read else None
 
     def _shows(self, pod: NodePod) -> bool:
         team_ids = self.context["reading"].team_ids

@@ -7,7 +7,7 @@ promise is read only where it is asked for. Clusters whose nodes were never read
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -24,12 +24,13 @@ from apps.fleet.models import Cluster, Reserve
 from apps.fleet.registry import classify_resource
 from apps.fleet.selectors import enabled_clusters
 from apps.observations.models import Source
-from apps.observations.selectors import AsOf, as_of, live_nodes, live_objects
+from apps.observations.selectors import AsOf, SourceStatus, as_of, live_nodes, live_objects
 from apps.quotas.flavors import carries
 
 ZERO = Decimal(0)
 REMEMBER = timedelta(days=7)
 PoolKey = tuple[int, str, str]
+_OF_WORK = (Source.PODS, Source.KUEUE, Source.VOLCANO)
 Flavor = tuple[str, Mapping[str, Any]]
 
 _HELD = """
@@ -54,7 +55,8 @@ _COLUMNS = (
 
 @dataclass(slots=True)
 class NodeState:
-    """One node: its waterfalls per group, what its pods hold by resource, and the flavors that reach it."""
+    """One node: its waterfalls per group, what its pods hold by resource (None: pods were never read), and the
+    flavors that reach it."""
 
     cluster: Cluster
     uid: str
@@ -63,7 +65,7 @@ class NodeState:
     verdict: Verdict
     falls: list[Fall]
     codes: list[str]
-    held: Mapping[str, Decimal]
+    held: Mapping[str, Decimal] | None
     flavors: tuple[str, ...]
     observed_at: datetime
 
@@ -71,12 +73,14 @@ class NodeState:
 @dataclass(slots=True)
 class Fleet:
     """`pools`: (node, index into its falls) of every group, by pool. `pods_missing`: clusters whose pods were never
-    read, where nobody knows what is held."""
+    read, where nobody knows what is held; `quota_missing`: those where an installed Kueue or Volcano was never
+    read, where nobody knows what is reserved."""
 
     now: datetime
     clusters: dict[int, Cluster]
     missing: tuple[Cluster, ...]
     pods_missing: tuple[Cluster, ...]
+    quota_missing: tuple[Cluster, ...]
     as_of: AsOf
     nodes: list[NodeState]
     pools: dict[PoolKey, list[tuple[NodeState, int]]] = field(default_factory=dict)
@@ -95,20 +99,30 @@ def load_fleet(
     fresh = as_of(now=now, clusters=chosen, sources=[Source.NODES])
     left_out = set() if imported else {status.cluster.pk for status in fresh.missing}
     read = [cluster for cluster in chosen if cluster.pk not in left_out]
-    pods = as_of(now=now, clusters=read, sources=[Source.PODS])
+    never = [] if imported else as_of(now=now, clusters=read, sources=_OF_WORK).missing
+    pods = _clusters_of(read, never, Source.PODS)
     fleet = Fleet(
         now=now,
         clusters={cluster.pk: cluster for cluster in read},
         missing=tuple(cluster for cluster in chosen if cluster.pk in left_out),
-        pods_missing=() if imported else tuple(status.cluster for status in pods.missing),
+        pods_missing=pods,
+        quota_missing=_clusters_of(read, never, Source.KUEUE, Source.VOLCANO),
         as_of=fresh,
-        nodes=_nodes(read, now, uids),
+        nodes=_nodes(read, now, uids, unread={cluster.pk for cluster in pods}),
     )
     for node in fleet.nodes:
         for index, item in enumerate(node.falls):
             fleet.pools.setdefault(pool_key(node, item.group), []).append((node, index))
     _apply_reserves(fleet)
     return fleet
+
+
+def _clusters_of(
+    clusters: Sequence[Cluster], statuses: Sequence[SourceStatus], *sources: Source
+) -> tuple[Cluster, ...]:
+    """The clusters that statuses of one of these sources are about."""
+    found = {status.cluster.pk for status in statuses if status.source in sources}
+    return tuple(cluster for cluster in clusters if cluster.pk in found)
 
 
 def load_node(*, now: datetime, cluster: Cluster, uid: str) -> NodeState | None:
@@ -122,7 +136,9 @@ def pool_key(node: NodeState, group: Group) -> PoolKey:
     return node.cluster.pk, group.model, str(group.mode)
 
 
-def _nodes(clusters: Sequence[Cluster], now: datetime, uids: Sequence[str] | None) -> list[NodeState]:
+def _nodes(
+    clusters: Sequence[Cluster], now: datetime, uids: Sequence[str] | None, *, unread: Collection[int]
+) -> list[NodeState]:
     by_id = {cluster.pk: cluster for cluster in clusters}
     found = live_nodes(clusters=clusters)
     if uids is not None:
@@ -140,7 +156,7 @@ def _nodes(clusters: Sequence[Cluster], now: datetime, uids: Sequence[str] | Non
         _node(
             by_id[row[0]],
             row,
-            held=held.get((row[0], row[2]), {}),
+            held=None if row[0] in unread else held.get((row[0], row[2]), {}),
             last_known=last.get((row[0], row[1])),
             flavors=flavors.get(row[0], ()),
             shapes=shapes,
@@ -208,7 +224,7 @@ def _node(
     cluster: Cluster,
     row: Sequence[Any],
     *,
-    held: Mapping[str, Decimal],
+    held: Mapping[str, Decimal] | None,
     last_known: Mapping[str, str] | None,
     flavors: Iterable[Flavor],
     shapes: _Shapes,

@@ -35,6 +35,6 @@ class NodeForm(ClusterForm):
             and (not wanted["bucket"] or bool(row.buckets.get(wanted["bucket"])))
             and (not wanted["flavor"] or wanted["flavor"] in row.flavors)
             and (wanted["state"] != "out" or any(row.buckets.values()))
-            and (wanted["state"] != "free" or row.free > 0)
+            and (wanted["state"] != "free" or (row.free is not None and row.free > 0))
             and wanted["q"].strip().lower() in row.node.lower()
         )

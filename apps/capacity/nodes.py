@@ -18,7 +18,7 @@ from apps.core.quantity import parse_quantity
 from apps.fleet.models import Cluster
 from apps.fleet.registry import is_device
 from apps.fleet.selectors import BindingIndex
-from apps.observations.models import Node, Pod
+from apps.observations.models import Node, Pod, Source
 from apps.observations.selectors import AsOf, live_objects, live_pods
 
 _OVER = ("Succeeded", "Failed")
@@ -43,9 +43,9 @@ def node_row(node: NodeState, index: int) -> NodeRow:
         allocatable_devices=item.allocatable,
         physical_units=measure.sum((key, found.physical) for key, found in sums.items()),
         allocatable=measure.sum((key, found.allocatable) for key, found in sums.items()),
-        held_bound=measure.sum((key, found.held) for key, found in sums.items()),
-        free=measure.sum((key, found.free) for key, found in sums.items()),
-        units=unit_rows(sums, unit_of(group.mode), {}),
+        held_bound=measure.maybe((key, found.held) for key, found in sums.items()),
+        free=measure.maybe((key, found.free) for key, found in sums.items()),
+        units=unit_rows(sums, unit_of(group.mode), {}, {}),
         reasons=tuple(
             BucketReason(
                 str(bucket), bucket_label(bucket), cards, evidence_text(item.evidence.get(bucket, ""))
@@ -74,6 +74,7 @@ def detail(*, now: datetime, cluster: Cluster, node: Node, fresh: AsOf) -> NodeD
         rows=tuple(node_row(state, index) for index in range(len(state.falls))) if state else (),
         pods=tuple(_pods(now=now, cluster=cluster, name=node.name)),
         as_of=fresh,
+        pods_read=all(status.source != Source.PODS for status in fresh.missing),
     )
 
 

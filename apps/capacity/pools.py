@@ -7,7 +7,7 @@ exact fractions and rounded once.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
@@ -18,26 +18,28 @@ from apps.capacity.promised import Promise, Promises, UnitKey
 from apps.capacity.rows import PoolRow, Totals, UnitRow
 from apps.capacity.waterfall import Fall, UnitFall
 from apps.core.gpu import model_label, rounded, unit_of
+from apps.fleet.models import Cluster
 
 ZERO = Decimal(0)
 
 
 @dataclass(slots=True)
 class UnitSum:
-    """One kind of unit over nodes. `used`: what bound pods hold of units that are in use."""
+    """One kind of unit over nodes. `held` and `free`: as far as pods were read, None where they never were."""
 
     physical: Decimal = ZERO
     allocatable: Decimal = ZERO
-    held: Decimal = ZERO
-    free: Decimal = ZERO
+    held: Decimal | None = None
+    free: Decimal | None = None
     buckets: dict[Bucket, Decimal] = field(default_factory=lambda: defaultdict(lambda: ZERO))
     memory_bytes: int | None = None
 
-    def add(self, found: UnitFall, held: Decimal) -> None:
+    def add(self, found: UnitFall, held: Decimal | None) -> None:
         self.physical += found.physical
         self.allocatable += found.allocatable
-        self.held += held
-        self.free += max(ZERO, found.allocatable - held)
+        if held is not None:
+            self.held = (self.held or ZERO) + held
+            self.free = (self.free or ZERO) + max(ZERO, found.allocatable - held)
         self.memory_bytes = found.unit.memory_bytes
         for bucket, amount in found.buckets.items():
             self.buckets[bucket] += amount
@@ -54,8 +56,10 @@ def unit_sums(members: Iterable[tuple[NodeState, Fall]]) -> dict[UnitKey, UnitSu
     return sums
 
 
-def held_by(node: NodeState, item: Fall, found: UnitFall) -> Decimal:
-    """What pods hold of this group's resource on this node."""
+def held_by(node: NodeState, item: Fall, found: UnitFall) -> Decimal | None:
+    """What pods hold of this group's resource on this node; None where pods were never read."""
+    if node.held is None:
+        return None
     offering = [
         other for other in node.falls for unit in other.units if unit.unit.resource == found.unit.resource
     ]
@@ -63,7 +67,10 @@ def held_by(node: NodeState, item: Fall, found: UnitFall) -> Decimal:
 
 
 def unit_rows(
-    sums: dict[UnitKey, UnitSum], unit: str, promised: dict[UnitKey, Promise]
+    sums: dict[UnitKey, UnitSum],
+    unit: str,
+    promised: Mapping[UnitKey, Promise],
+    reserved: Mapping[UnitKey, Decimal | None],
 ) -> tuple[UnitRow, ...]:
     rows = []
     for key in sorted(sums, key=lambda found: (found[1], found[0], found[2])):
@@ -77,7 +84,7 @@ def unit_rows(
                 physical=found.physical,
                 allocatable=found.allocatable,
                 held_bound=found.held,
-                held_reserved=promise.reserved if promise else None,
+                held_reserved=reserved.get(key),
                 free=found.free,
                 nominal=promise.nominal if promise else None,
                 ceiling=promise.ceiling if promise else None,
@@ -126,8 +133,7 @@ def pool_rows(fleet: Fleet, promised: Promises) -> list[PoolRow]:
     rows = []
     for key, members in fleet.pools.items():
         falls = [node.falls[index] for node, index in members]
-        own = {unit: promise for (pool, unit), promise in promised.by_unit.items() if pool == key}
-        rows.append(_pool_row(fleet, key, [node for node, _index in members], falls, own))
+        rows.append(_pool_row(fleet, key, [node for node, _index in members], falls, promised))
     order = {cluster_id: place for place, cluster_id in enumerate(fleet.clusters)}
     return sorted(
         rows, key=lambda row: (order[row.cluster.pk], -row.physical_devices, row.model, row.sharing_mode)
@@ -139,11 +145,13 @@ def _pool_row(
     key: tuple[int, str, str],
     nodes: Sequence[NodeState],
     falls: Sequence[Fall],
-    own: dict[UnitKey, Promise],
+    promised: Promises,
 ) -> PoolRow:
     cluster_id, model, mode = key
     sums = unit_sums(zip(nodes, falls, strict=True))
     measure = Measure(sums, unit_of(mode))
+    own = promised.of_pool(key)
+    reserved = {unit: promised.reserved_of(key, unit) for unit in sums}
 
     def total(get: Callable[[UnitSum], Decimal]) -> Decimal:
         return measure.sum((unit, get(found)) for unit, found in sums.items())
@@ -161,25 +169,32 @@ def _pool_row(
         physical_units=total(lambda found: found.physical),
         unit_buckets=unit_buckets(sums, measure),
         allocatable=total(lambda found: found.allocatable),
-        held_bound=total(lambda found: found.held),
-        held_reserved=measure.maybe((unit, found.reserved) for unit, found in own.items()),
-        free=total(lambda found: found.free),
+        held_bound=measure.maybe((unit, found.held) for unit, found in sums.items()),
+        held_reserved=measure.maybe(reserved.items()),
+        reserved_known=cluster_id not in promised.unread,
+        free=measure.maybe((unit, found.free) for unit, found in sums.items()),
         nominal=measure.maybe((unit, found.nominal) for unit, found in own.items()),
         ceiling=measure.maybe((unit, found.ceiling) for unit, found in own.items()),
         nodes=len({node.uid for node in nodes}),
-        units=unit_rows(sums, unit_of(mode), own),
+        units=unit_rows(sums, unit_of(mode), own, reserved),
         estimated=any(item.group.estimated for item in falls),
     )
 
 
 def totals(fleet: Fleet, promised: Promises) -> Totals:
-    """Over all pools, from exact fractions."""
+    """Over all pools, from exact fractions. Held and free leave out the clusters whose pods were never read."""
     members = [(node, item) for node in fleet.nodes for item in node.falls]
     falls = [item for _node, item in members]
     sums = unit_sums(members)
 
-    def equivalents(get: Callable[[UnitSum], Decimal]) -> Decimal:
-        return rounded(sum((Fraction(get(found)) * key[2] for key, found in sums.items()), Fraction(0)))
+    with_cards = {node.cluster.pk for node, _item in members}
+    unread = {cluster.pk for cluster in fleet.pods_missing}
+    of_read = unit_sums((node, item) for node, item in members if node.held is not None)
+    nobody_read = with_cards <= unread if with_cards else not fleet.clusters
+
+    def equivalents(get: Callable[[UnitSum], Decimal | None], over: dict[UnitKey, UnitSum] = sums) -> Decimal:
+        parts = (Fraction(get(found) or 0) * key[2] for key, found in over.items())
+        return rounded(sum(parts, Fraction(0)))
 
     def said(amount: Fraction | None) -> Decimal | None:
         return None if amount is None else rounded(amount)
@@ -189,11 +204,19 @@ def totals(fleet: Fleet, promised: Promises) -> Totals:
         buckets=card_buckets(falls),
         allocatable_devices=sum(item.allocatable for item in falls),
         allocatable=equivalents(lambda found: found.allocatable),
-        held_bound=equivalents(lambda found: found.held),
+        allocatable_of_read=equivalents(lambda found: found.allocatable, of_read),
+        held_bound=None if nobody_read else equivalents(lambda found: found.held),
         held_reserved=said(promised.reserved),
-        free=equivalents(lambda found: found.free),
+        free=None if nobody_read else equivalents(lambda found: found.free),
         nominal=said(promised.nominal),
         ceiling=said(promised.ceiling),
         pools=len(fleet.pools),
         nodes=sum(bool(node.falls) for node in fleet.nodes),
+        without_pods=_with_cards(fleet.pods_missing, with_cards),
+        without_quota=_with_cards(fleet.quota_missing, with_cards),
     )
+
+
+def _with_cards(clusters: Iterable[Cluster], with_cards: Collection[int]) -> tuple[Cluster, ...]:
+    """Only a cluster that has accelerators is missed in a sum over them."""
+    return tuple(cluster for cluster in clusters if cluster.pk in with_cards)

@@ -45,27 +45,48 @@ def _plus(total: Decimal | None, more: Decimal | None) -> Decimal | None:
 @dataclass(slots=True)
 class Promises:
     """`by_unit`: what can be laid on one pool. `loose`: (cluster, flavor, resource) → promise and the pools that
-    it spreads over (none: no node carries the flavor). `equivalents`: everything, in whole GPUs."""
+    it spreads over (none: no node carries the flavor); `shared`: units that such promises, of which something is
+    reserved, reach. `nominal`, `ceiling`, `reserved`: everything, in whole GPUs; `unread`: clusters in which
+    nobody knows what is reserved, in none of the numbers of it."""
 
     snapshot: Snapshot
     by_unit: dict[tuple[PoolKey, UnitKey], Promise] = field(default_factory=lambda: defaultdict(Promise))
     loose: dict[tuple[int, str, str], tuple[Promise, frozenset[PoolKey]]] = field(default_factory=dict)
+    shared: set[tuple[PoolKey, UnitKey]] = field(default_factory=set)
     nominal: Fraction | None = None
     ceiling: Fraction | None = None
     reserved: Fraction | None = None
+    unread: frozenset[int] = frozenset()
 
-    def total(self, promise: Promise, weight: Fraction) -> None:
+    def of_pool(self, pool: PoolKey) -> dict[UnitKey, Promise]:
+        return {unit: promise for (key, unit), promise in self.by_unit.items() if key == pool}
+
+    def reserved_of(self, pool: PoolKey, unit: UnitKey) -> Decimal | None:
+        """What is reserved on a pool's units: 0 where queues were read and hold nothing; None where they were not,
+        or where all that is held there lies in promises that no pool can claim."""
+        if pool[0] in self.unread:
+            return None
+        found = self.by_unit.get((pool, unit))
+        if found is not None:
+            return found.reserved
+        return None if (pool, unit) in self.shared else ZERO
+
+    def total(self, promise: Promise, weight: Fraction, *, read: bool) -> None:
         if promise.nominal is not None:
             self.nominal = (self.nominal or Fraction(0)) + Fraction(promise.nominal) * weight
         if promise.ceiling is not None:
             self.ceiling = (self.ceiling or Fraction(0)) + Fraction(promise.ceiling) * weight
-        self.reserved = (self.reserved or Fraction(0)) + Fraction(promise.reserved) * weight
+        if read:
+            self.reserved = (self.reserved or Fraction(0)) + Fraction(promise.reserved) * weight
 
 
 def promises(fleet: Fleet) -> Promises:
     targets = _targets(fleet)
     snapshot = load_snapshot(now=fleet.now, clusters=fleet.clusters.values())
-    found = Promises(snapshot)
+    unread = frozenset(cluster.pk for cluster in fleet.quota_missing)
+    found = Promises(
+        snapshot, unread=unread, reserved=Fraction(0) if fleet.clusters.keys() - unread else None
+    )
     for cluster_id, view in snapshot.views.items():
         for (flavor, resource), promise in _said(snapshot, view):
             reached = targets.get((cluster_id, flavor, resource), frozenset())
@@ -75,8 +96,10 @@ def promises(fleet: Fleet) -> Promises:
             else:
                 key = (cluster_id, flavor, resource)
                 found.loose[key] = (promise, frozenset(pool for pool, _unit in reached))
+                if promise.reserved:
+                    found.shared |= reached
             if len(weights) == 1:
-                found.total(promise, next(iter(weights)))
+                found.total(promise, next(iter(weights)), read=cluster_id not in unread)
     return found
 
 

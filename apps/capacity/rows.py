@@ -2,7 +2,9 @@
 
 Invariants: `physical_devices` and `buckets` count whole cards, and Σ buckets + `allocatable_devices` =
 `physical_devices`; the other numbers are in the pool's `unit`, which is "gpu_equivalent" where a MIG pool has
-several profiles (its `units` then hold each profile on its own); None is "not said", never zero.
+several profiles (its `units` then hold each profile on its own); None is "not said", never zero. Held and free are
+None in a cluster whose pods were never read, reserved in one whose Kueue or Volcano is there and was never read;
+a cluster in which neither is installed reserves nothing, which is zero.
 """
 
 from __future__ import annotations
@@ -19,16 +21,17 @@ from apps.observations.selectors import AsOf
 
 @dataclass(frozen=True, slots=True)
 class UnitRow:
-    """One schedulable resource of a pool. `equivalents`: whole GPUs per unit by the weight table."""
+    """One schedulable resource of a pool or node. `equivalents`: whole GPUs per unit by the weight table. Queues
+    promise and reserve on pools: a node's rows say nothing of nominal, ceiling and reserved."""
 
     resource: str
     profile: str
     unit: str
     physical: Decimal
     allocatable: Decimal
-    held_bound: Decimal
+    held_bound: Decimal | None
     held_reserved: Decimal | None
-    free: Decimal
+    free: Decimal | None
     nominal: Decimal | None
     ceiling: Decimal | None
     equivalents: Decimal
@@ -38,8 +41,9 @@ class UnitRow:
 @dataclass(frozen=True, slots=True)
 class PoolRow:
     """`nominal` is the sum of quota promised on the pool, `ceiling` what its queues reach if every one borrows
-    all it may; `held_bound` what pods on its nodes hold, `held_reserved` what queues have reserved (None: no queue
-    promises this pool); `free` what is allocatable and not held by a bound pod."""
+    all it may; `held_bound` what pods on its nodes hold, `held_reserved` what queues have reserved (None: not
+    collected, or with `reserved_known` that it lies in flavors over several pools, of which none can claim it);
+    `free` what is allocatable and not held by a bound pod."""
 
     cluster: Cluster
     vendor: str
@@ -53,14 +57,15 @@ class PoolRow:
     physical_units: Decimal
     unit_buckets: Mapping[str, Decimal]
     allocatable: Decimal
-    held_bound: Decimal
+    held_bound: Decimal | None
     held_reserved: Decimal | None
-    free: Decimal
+    free: Decimal | None
     nominal: Decimal | None
     ceiling: Decimal | None
     nodes: int
     units: tuple[UnitRow, ...]
     estimated: bool
+    reserved_known: bool = True
     notes: tuple[str, ...] = ()
 
     @property
@@ -78,19 +83,24 @@ class PoolRow:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Sums over pools: cards as whole cards, everything else in GPU-equivalents (three decimals)."""
+    """Sums over pools: cards as whole cards, everything else in GPU-equivalents (three decimals). `held_bound` and
+    `free` are over the clusters whose pods were read, to be compared with `allocatable_of_read`; `without_pods`
+    and `without_quota` name the clusters that held and reserved leave out."""
 
     physical_devices: int
     buckets: Mapping[str, int]
     allocatable_devices: int
     allocatable: Decimal
-    held_bound: Decimal
+    allocatable_of_read: Decimal
+    held_bound: Decimal | None
     held_reserved: Decimal | None
-    free: Decimal
+    free: Decimal | None
     nominal: Decimal | None
     ceiling: Decimal | None
     pools: int
     nodes: int
+    without_pods: tuple[Cluster, ...] = ()
+    without_quota: tuple[Cluster, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +153,8 @@ class NodeRow:
     allocatable_devices: int
     physical_units: Decimal
     allocatable: Decimal
-    held_bound: Decimal
-    free: Decimal
+    held_bound: Decimal | None
+    free: Decimal | None
     units: tuple[UnitRow, ...]
     reasons: tuple[BucketReason, ...]
     flavors: tuple[str, ...]
@@ -172,10 +182,12 @@ class NodePod:
 
 @dataclass(frozen=True, slots=True)
 class NodeDetail:
-    """A node's page: its rows (one per model and mode), its pods, and the object as last seen."""
+    """A node's page: its rows (one per model and mode), its pods, and the object as last seen. Without `pods_read`
+    nobody knows what runs on it."""
 
     cluster: Cluster
     node: Node
     rows: tuple[NodeRow, ...]
     pods: tuple[NodePod, ...]
     as_of: AsOf
+    pods_read: bool = True

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 
 from django.http import Http404, HttpRequest, HttpResponseBase
+from django.utils.translation import gettext_lazy as _
 
 from apps.capacity.filters import NodeForm
 from apps.capacity.rows import NodeDetail, NodePod
-from apps.capacity.selectors import capacity_report, node_detail, node_rows
+from apps.capacity.selectors import capacity_and_nodes, node_detail
 from apps.console.capacity_tables import DeviceTable, NodeTable, PodTable, PoolTable
 from apps.console.frame import FLEET, QUOTA, Page
 from apps.console.ladder import ladder
@@ -16,12 +17,13 @@ from apps.core.tables import table_csv, wants_csv
 from apps.observations.models import Source
 from apps.usage.devices import device_rows, without_others
 
+PODS_UNREAD = _("Pods of this cluster were never read: what runs here is not known.")
+
 
 def capacity(request: HttpRequest) -> HttpResponseBase:
     page = Page.open(request, sources=(*FLEET, *QUOTA))
     form = NodeForm(request.GET, now=page.now, team_ids=page.team_ids)
-    report = capacity_report(now=page.now, clusters=page.clusters)
-    rows = node_rows(now=page.now, clusters=page.clusters)
+    report, rows = capacity_and_nodes(now=page.now, clusters=page.clusters)
     pools = PoolTable(report.pools, prefix="p-")
     nodes = NodeTable(form.narrowed(rows) if form.is_valid() else [], prefix="n-")
     for name, table in (("pools", pools), ("nodes", nodes)):
@@ -45,7 +47,7 @@ def node(request: HttpRequest, name: str) -> HttpResponseBase:
     shown, others = _split_pods(found, page)
     sampled = device_rows(now=page.now, clusters=[found.cluster], node_name=name)
     tables = {
-        "pods": PodTable(shown, prefix="p-"),
+        "pods": PodTable(shown, prefix="p-", **({} if found.pods_read else {"empty_text": PODS_UNREAD})),
         "devices": DeviceTable(without_others(sampled, page.team_ids), prefix="d-"),
     }
     for part, table in tables.items():

@@ -12,7 +12,7 @@ from django.utils.translation import gettext_lazy as _
 from apps.capacity.labels import bucket_label
 from apps.capacity.rows import NodePod, NodeRow, PoolRow
 from apps.console.links import address, node_url
-from apps.core.formats import NOT_APPLICABLE, number_text, percent_text
+from apps.core.formats import NOT_APPLICABLE, number_text, percent_text, show_value
 from apps.core.gpu import mode_label, unit_label
 from apps.core.tables import (
     BarColumn,
@@ -40,8 +40,16 @@ def _pool_note(row: PoolRow) -> str:
     return mode_label(row.sharing_mode)
 
 
-def held_bar(*, held: Decimal, free: Decimal, total: Decimal, label: str) -> SafeString:
-    """Held and free on the scale of what is usable."""
+def held_bar(row: PoolRow | NodeRow) -> SafeString:
+    """Held and free on the scale of what is usable; in words where nobody knows what is held."""
+    held, free, total = row.held_bound, row.free, row.allocatable
+    if held is None or free is None:
+        return show_value(None)
+    label = gettext("%(held)s held, %(free)s free of %(total)s") % {
+        "held": number_text(held),
+        "free": number_text(free),
+        "total": number_text(total),
+    }
     scale = max(total, held, Decimal(1))
     return segments([("f-held", held), ("f-free", max(Decimal(0), free))], scale=scale, label=label)
 
@@ -76,7 +84,7 @@ class PoolTable(PortalTable):
     allocatable = NumberColumn(verbose_name=_("Allocatable"))
     unit = TextColumn(verbose_name=_("Unit"))
     held_bound = NumberColumn(verbose_name=_("Held by pods"), hide_small=True)
-    held_reserved = NumberColumn(verbose_name=_("Reserved"), absent=NOT_APPLICABLE, hide_small=True)
+    held_reserved = NumberColumn(verbose_name=_("Reserved"), hide_small=True)
     free = NumberColumn(verbose_name=_("Free"))
     nominal = NumberColumn(verbose_name=_("Nominal"), absent=_("none"), hide_small=True)
     allocation_ratio = TextColumn(verbose_name=_("Promised"), classes="num", hide_small=True)
@@ -87,12 +95,13 @@ class PoolTable(PortalTable):
         empty_text = _("No accelerator was seen on any node.")
 
     def render_bar(self, record: PoolRow) -> SafeString:
-        label = gettext("%(held)s held, %(free)s free of %(total)s") % {
-            "held": number_text(record.held_bound),
-            "free": number_text(record.free),
-            "total": number_text(record.allocatable),
-        }
-        return held_bar(held=record.held_bound, free=record.free, total=record.allocatable, label=label)
+        return held_bar(record)
+
+    def render_held_reserved(self, record: PoolRow) -> SafeString | str:
+        """A sum in flavors over several pools is collected, but no pool can claim it."""
+        if record.held_reserved is None and record.reserved_known:
+            return NOT_APPLICABLE
+        return show_value(record.held_reserved)
 
     def render_out_of_use(self, record: PoolRow) -> SafeString | str:
         return _buckets(dict(record.buckets))
@@ -146,12 +155,7 @@ class NodeTable(PortalTable):
         return mode_label(value)
 
     def render_bar(self, record: NodeRow) -> SafeString:
-        label = gettext("%(held)s held, %(free)s free of %(total)s") % {
-            "held": number_text(record.held_bound),
-            "free": number_text(record.free),
-            "total": number_text(record.allocatable),
-        }
-        return held_bar(held=record.held_bound, free=record.free, total=record.allocatable, label=label)
+        return held_bar(record)
 
     def render_state(self, record: NodeRow) -> SafeString | str:
         if not record.reasons:
@@ -175,14 +179,14 @@ class DeviceTable(PortalTable):
     file_name = "devices"
 
     device = TextColumn(verbose_name=_("Device"), classes="mono name")
-    model = TextColumn(verbose_name=_("Model"), hide_small=True)
+    model = TextColumn(verbose_name=_("Model"), visible=False)
     utilisation_ratio = RatioColumn(verbose_name=_("Utilisation"))
     utilisation_source = TextColumn(verbose_name=_("Measured as"), hide_small=True)
     memory_used_bytes = BytesColumn(verbose_name=_("Memory used"))
     memory_total_bytes = BytesColumn(verbose_name=_("Memory"), hide_small=True)
     power_watts = NumberColumn(verbose_name=_("Power, W"), hide_small=True, places=0)
     pod = TextColumn(verbose_name=_("Pod"), hide_small=True)
-    sampled_at = TimeColumn(verbose_name=_("Sampled"), hide_small=True)
+    sampled_at = TimeColumn(verbose_name=_("Sampled"), visible=False)
 
     class Meta(PortalTable.Meta):
         empty_text = _("No fresh sample of this node's devices. Sources says why.")

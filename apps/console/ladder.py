@@ -1,7 +1,8 @@
 """The capacity ladder: physical ≥ allocatable ≥ committed on one scale. Pure. Input: capacity totals; output: rungs.
 
 Physical and what is out of use count whole cards; held, free, nominal and ceiling are GPU-equivalents (the
-published weight table turns slices and MIG instances into shares of a card). A number nobody said is None.
+published weight table turns slices and MIG instances into shares of a card). A number nobody said is None; what of
+the allocatable nobody knows to be held or free is not drawn, and no ratio is taken over it.
 """
 
 from __future__ import annotations
@@ -48,11 +49,11 @@ def ladder(totals: Totals) -> Ladder:
     return Ladder(
         scale=scale,
         physical=(("f-free", Decimal(totals.allocatable_devices)), ("f-out", Decimal(out_total))),
-        allocatable=(("f-held", totals.held_bound), ("f-free", max(ZERO, totals.free))),
+        allocatable=(("f-held", totals.held_bound or ZERO), ("f-free", max(ZERO, totals.free or ZERO))),
         committed=(("f-commit", nominal or ZERO), ("f-ceiling", min(over, scale - (nominal or ZERO)))),
         out=out,
         out_total=out_total,
         gap=None if nominal is None else nominal - totals.allocatable,
-        held_ratio=_ratio(totals.held_bound, totals.allocatable),
+        held_ratio=_ratio(totals.held_bound, totals.allocatable_of_read),
         committed_ratio=_ratio(nominal, totals.allocatable),
     )

@@ -94,9 +94,14 @@ def show_value(
     text = f"{text} {unit}" if unit else text
     shown = format_html('<span class="v {}">{}</span>', "v-zero" if is_number and value == 0 else "", text)
     if missing:
-        note = _("without %(names)s") % {"names": ", ".join(missing)}
-        return format_html('{} <span class="v-partial">{}</span>', shown, note)
+        return format_html("{} {}", shown, show_missing(missing))
     if age_seconds is not None:
         note = _("%(age)s old") % {"age": duration_text(age_seconds)}
         return format_html('{} <span class="v-stale">{}</span>', shown, note)
     return shown
+
+
+def show_missing(names: Sequence[str]) -> SafeString:
+    """What a value that stands in a sentence leaves out, in the look of `show_value`."""
+    note = _("without %(names)s") % {"names": ", ".join(names)}
+    return format_html('<span class="v-partial">{}</span>', note)

@@ -28,6 +28,7 @@ _SEVERITY: dict[str, Severity] = {
 }
 _NOTES: dict[str, Severity] = {
     "over_committed": "warn",
+    "pods_missing": "warn",
     "mig_invalid": "warn",
     "present_without_devices": "warn",
     "two_flavors": "warn",

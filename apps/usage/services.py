@@ -116,11 +116,12 @@ def _compute(*, cluster: Cluster, start: datetime, until: datetime, observed: di
         return int(cursor.rowcount)
 
 
-def capacity_snapshot(*, cluster: Cluster, at: datetime) -> int:
+def capacity_snapshot(*, cluster: Cluster, at: datetime, imported: bool = False) -> int:
     """Store the cluster's pools as of `at` as the state of that UTC hour (the last snapshot of an hour stays).
-    `held` is what bound pods hold. Returns the number of pools. The rows are taken as they are, so that an
-    imported past has its hours, too; a cluster without nodes in the tables has no pool and stores nothing."""
-    report = capacity_report(now=at, clusters=[cluster], imported=True)
+    `held` is what bound pods hold: a cluster whose nodes or pods were never read stores nothing, an hour that is
+    not known is none. `imported`: the rows are an imported past, which no pull has read, and are taken as they
+    are. Returns the number of pools."""
+    report = capacity_report(now=at, clusters=[cluster], imported=imported)
     rows = [
         CapacityHour(
             cluster=cluster,
@@ -133,6 +134,7 @@ def capacity_snapshot(*, cluster: Cluster, at: datetime) -> int:
             nominal=pool.nominal,
         )
         for pool in report.pools
+        if pool.held_bound is not None
     ]
     CapacityHour.objects.bulk_create(
         rows,

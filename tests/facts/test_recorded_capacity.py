@@ -16,10 +16,20 @@ from django.utils import translation
 
 from apps.accounts.models import Team
 from apps.capacity.filters import NodeForm
-from apps.capacity.rows import CapacityReport, PoolRow
+from apps.capacity.rows import CapacityReport, NodeRow, PoolRow
 from apps.capacity.selectors import capacity_and_nodes, capacity_report, node_detail, node_rows
 from apps.fleet.models import Cluster, Reserve, TeamBinding
-from apps.observations.models import Node, Outcome, Presence, Source, SourceState, Transition
+from apps.observations.models import (
+    ClusterObject,
+    Node,
+    Outcome,
+    Pod,
+    Presence,
+    Source,
+    SourceState,
+    Transition,
+    Workload,
+)
 
 from .recorded import collected
 
@@ -50,11 +60,17 @@ def read_source(cluster: Cluster, source: Source) -> None:
     )
 
 
+def not_installed(cluster: Cluster, source: Source) -> None:
+    read_source(cluster, source)
+    SourceState.objects.filter(cluster=cluster, source=source).update(presence=Presence.ABSENT)
+
+
 @pytest.fixture
 def cluster() -> Cluster:
     found = collected("prod", FILES, at=AT)
     for source in (Source.NODES, Source.PODS, Source.KUEUE):
         read_source(found, source)
+    not_installed(found, Source.VOLCANO)
     return found
 
 
@@ -74,13 +90,13 @@ EXPECTED = {
     # nominal and ceiling 28 + 30 = 58
     (H100, "mig"): (20, {}, 20, "gpu_equivalent", "18.857", "18.857", "7.714", "7.429", "11.143", "8.286", "8.286"),
     (L4, "time_slicing"): (8, {}, 8, "time_slice", "32", "32", "13", "12", "19", "16", "16"),
-    ("NVIDIA-L40S", "mps"): (4, {}, 4, "mps_client", "40", "40", "5", None, "35", None, None),
-    ("NVIDIA-GB200", "exclusive"): (4, {}, 4, "card", "4", "4", "1", None, "3", None, None),
-    ("Tesla-T4", "exclusive"): (4, {"tainted": 4}, 0, "card", "4", "0", "0", None, "0", None, None),
-    ("", "exclusive"): (8, {}, 8, "card", "8", "8", "0", None, "8", None, None),
+    ("NVIDIA-L40S", "mps"): (4, {}, 4, "mps_client", "40", "40", "5", "0", "35", None, None),
+    ("NVIDIA-GB200", "exclusive"): (4, {}, 4, "card", "4", "4", "1", "0", "3", None, None),
+    ("Tesla-T4", "exclusive"): (4, {"tainted": 4}, 0, "card", "4", "0", "0", "0", "0", None, None),
+    ("", "exclusive"): (8, {}, 8, "card", "8", "8", "0", "0", "8", None, None),
     ("AMD_Instinct_MI300X_OAM", "exclusive"): (8, {}, 8, "card", "8", "8", "8", "8", "0", "8", "8"),
-    ("Intel-Gaudi", "exclusive"): (8, {}, 8, "card", "8", "8", "4", None, "4", None, None),
-    ("910B3", "exclusive"): (8, {}, 8, "card", "8", "8", "8", None, "0", None, None),
+    ("Intel-Gaudi", "exclusive"): (8, {}, 8, "card", "8", "8", "4", "0", "4", None, None),
+    ("910B3", "exclusive"): (8, {}, 8, "card", "8", "8", "8", "0", "0", None, None),
 }  # fmt: skip
 
 
@@ -113,9 +129,9 @@ def test_mig_units_keep_their_kinds_apart(cluster: Cluster) -> None:
         for unit in pools(capacity_report(now=AT))[H100, "mig"].units
     }
     assert units == {
-        (GPU, "1g.10gb"): (D(56), D(2), None, None),  # the single-profile node, in no flavor with quota
+        (GPU, "1g.10gb"): (D(56), D(2), D(0), None),  # the single-profile node, in no flavor with quota
         ("nvidia.com/mig-1g.10gb", "1g.10gb"): (D(28), D(28), D(28), D(28)),
-        ("nvidia.com/mig-2g.20gb", "2g.20gb"): (D(9), D(0), None, None),
+        ("nvidia.com/mig-2g.20gb", "2g.20gb"): (D(9), D(0), D(0), None),
         ("nvidia.com/mig-3g.40gb", "3g.40gb"): (D(10), D(8), D(8), D(10)),
     }
 
@@ -180,8 +196,8 @@ def test_report_and_node_rows_agree(cluster: Cluster) -> None:
         assert sum(row.allocatable_devices for row in members) == pool.allocatable_devices
         assert len({row.node for row in members}) == pool.nodes
         if pool.unit != "gpu_equivalent":
-            assert sum(row.held_bound for row in members) == pool.held_bound
-            assert sum(row.free for row in members) == pool.free
+            assert sum(row.held_bound or 0 for row in members) == pool.held_bound
+            assert sum(row.free or 0 for row in members) == pool.free
 
 
 def test_filter_narrows_the_list_as_the_page_and_rest_do(cluster: Cluster) -> None:
@@ -252,10 +268,94 @@ def test_a_cluster_whose_last_pull_failed_keeps_its_last_numbers(cluster: Cluste
     assert report.as_of.state == "partial"
 
 
-def test_unread_pods_are_said(cluster: Cluster) -> None:
-    SourceState.objects.filter(cluster=cluster, source=Source.PODS).delete()
-    codes = [note.code for note in capacity_report(now=AT).notes]
-    assert codes[0] == "pods_missing"
+def forget(cluster: Cluster, source: Source, *, failed: bool = False) -> None:
+    """As if the source had never brought anything: not tried yet, or tried in vain."""
+    SourceState.objects.filter(cluster=cluster, source=source).delete()
+    if failed:
+        SourceState.objects.create(
+            cluster=cluster, source=source, last_run_at=AT, last_outcome=Outcome.FAILED, failures=3
+        )
+
+
+@pytest.mark.parametrize("failed", [False, True])
+def test_pods_that_were_never_read_hold_nothing_known(cluster: Cluster, failed: bool) -> None:
+    forget(cluster, Source.PODS, failed=failed)
+    report, rows = capacity_and_nodes(now=AT)
+    assert report.notes[0].code == "pods_missing"
+    seen_rows: list[PoolRow | NodeRow] = [*report.pools, *rows]
+    for row in seen_rows:
+        assert {(part.held_bound, part.free) for part in (row, *row.units)} == {(None, None)}
+    assert (report.totals.held_bound, report.totals.free) == (None, None)
+    assert report.totals.without_pods == (cluster,)
+    # What does not rest on pods stays known.
+    assert (report.totals.allocatable, report.totals.held_reserved) == (D("125.857"), D("66.429"))
+    form = NodeForm({"state": "free"}, now=AT)
+    assert form.is_valid()
+    assert form.narrowed(rows) == []
+    page = node_detail(now=AT, name="h100-01", cluster=cluster)
+    assert page is not None
+    assert (page.pods_read, page.rows[0].held_bound) == (False, None)
+
+
+def test_pods_that_were_read_and_are_none_hold_zero(cluster: Cluster) -> None:
+    Pod.objects.all().delete()
+    found = capacity_report(now=AT).totals
+    assert (found.held_bound, found.free) == (D(0), D("125.857"))
+    assert found.without_pods == ()
+
+
+def test_totals_leave_out_the_cluster_whose_pods_were_never_read(cluster: Cluster) -> None:
+    other = collected("second", FILES, at=AT)
+    for source in (Source.NODES, Source.KUEUE):
+        read_source(other, source)
+    not_installed(other, Source.VOLCANO)
+    found = capacity_report(now=AT).totals
+    assert found.allocatable == D("251.714")  # 2 × 125 6/7
+    assert (found.allocatable_of_read, found.held_bound, found.free) == (
+        D("125.857"),
+        D("70.464"),
+        D("55.393"),
+    )
+    assert found.without_pods == (other,)
+    # A cluster without accelerators leaves nothing out.
+    Node.objects.filter(cluster=other).delete()
+    assert capacity_report(now=AT).totals.without_pods == ()
+
+
+@pytest.mark.parametrize("source", [Source.KUEUE, Source.VOLCANO])
+@pytest.mark.parametrize("failed", [False, True])
+def test_quota_that_was_never_read_reserves_nothing_known(
+    cluster: Cluster, source: Source, failed: bool
+) -> None:
+    forget(cluster, source, failed=failed)
+    report = capacity_report(now=AT)
+    assert {pool.held_reserved for pool in report.pools} == {None}
+    assert {unit.held_reserved for pool in report.pools for unit in pool.units} == {None}
+    assert not any(pool.reserved_known for pool in report.pools)
+    assert (report.totals.held_reserved, report.totals.without_quota) == (None, (cluster,))
+    assert report.totals.held_bound == D("70.464")
+
+
+def test_queues_that_are_not_installed_reserve_zero(cluster: Cluster) -> None:
+    ClusterObject.objects.all().delete()
+    Workload.objects.all().delete()
+    SourceState.objects.filter(cluster=cluster, source=Source.KUEUE).delete()
+    not_installed(cluster, Source.KUEUE)
+    report = capacity_report(now=AT)
+    assert {pool.held_reserved for pool in report.pools} == {D(0)}
+    assert (report.totals.held_reserved, report.totals.nominal) == (D(0), None)
+    assert report.totals.without_quota == ()
+
+
+def test_a_reservation_over_several_pools_is_no_pools_zero(cluster: Cluster) -> None:
+    """A flavor without labels reaches every node: what it holds is known, but not of which pool."""
+    flavor = ClusterObject.objects.get(kind="ResourceFlavor", name="h100")
+    flavor.spec = {**flavor.spec, "node_labels": {}}
+    flavor.save()
+    found = pools(capacity_report(now=AT))
+    unlabelled = found["", "exclusive"]
+    assert (unlabelled.held_reserved, unlabelled.reserved_known) == (None, True)
+    assert found["AMD_Instinct_MI300X_OAM", "exclusive"].held_reserved == D(8)  # of another resource
 
 
 def test_plugin_down_keeps_the_cards_from_our_own_history(cluster: Cluster) -> None:

@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 
 from apps.capacity.selectors import capacity_report
-from apps.observations.models import Workload
+from apps.observations.models import Outcome, Source, SourceState, Workload
 from apps.usage.models import CapacityHour, UsageHour
 from apps.usage.services import capacity_snapshot, rollup_hours
 
@@ -45,8 +45,8 @@ def test_an_hour_of_standing_still_is_quantity_times_3600(files: list[tuple[str,
 @pytest.mark.django_db
 def test_a_snapshot_is_the_capacity_report_of_that_hour() -> None:
     cluster = collected("recorded", [*KUEUE, ("ResourceFlavor", "kueue/resourceflavors.json")], at=AT)
-    count = capacity_snapshot(cluster=cluster, at=AT + HOUR / 2)
-    again = capacity_snapshot(cluster=cluster, at=AT + HOUR * 0.9)
+    count = capacity_snapshot(cluster=cluster, at=AT + HOUR / 2, imported=True)
+    again = capacity_snapshot(cluster=cluster, at=AT + HOUR * 0.9, imported=True)
     report = capacity_report(now=AT + HOUR / 2, clusters=[cluster], imported=True)
     stored = {
         (row.model, row.sharing_mode): (row.hour, row.physical, row.allocatable, row.held, row.nominal)
@@ -63,3 +63,14 @@ def test_a_snapshot_is_the_capacity_report_of_that_hour() -> None:
         )
         for pool in report.pools
     }
+
+
+@pytest.mark.django_db
+def test_an_hour_in_which_pods_were_never_read_is_not_stored() -> None:
+    cluster = collected("recorded", [*KUEUE, ("ResourceFlavor", "kueue/resourceflavors.json")], at=AT)
+    assert capacity_snapshot(cluster=cluster, at=AT) == 0  # nothing was read
+    read = {"cluster": cluster, "last_run_at": AT, "last_ok_at": AT, "last_outcome": Outcome.OK}
+    SourceState.objects.create(source=Source.NODES, **read)
+    assert capacity_snapshot(cluster=cluster, at=AT) == 0  # nodes were, pods were not
+    SourceState.objects.create(source=Source.PODS, **read)
+    assert capacity_snapshot(cluster=cluster, at=AT) == CapacityHour.objects.count() > 3

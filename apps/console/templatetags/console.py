@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from decimal import Decimal
 
 from django import template
@@ -10,7 +11,8 @@ from django.utils.safestring import SafeString
 from apps.admissions.labels import layer_label
 from apps.capacity.labels import bucket_label
 from apps.console.team_rows import cause_tag
-from apps.core.formats import NOT_APPLICABLE, show_value
+from apps.core.formats import NOT_APPLICABLE, show_missing, show_value
+from apps.fleet.models import Cluster
 from apps.observations.models import Workload
 from apps.quotas.rows import QuotaRow
 from apps.quotas.sentences import amount_text, describe, is_bytes, noun_of
@@ -21,6 +23,12 @@ register = template.Library()
 @register.filter
 def bucket(name: str) -> str:
     return bucket_label(name)
+
+
+@register.simple_tag
+def without(clusters: Iterable[Cluster]) -> SafeString:
+    """Names the clusters that a number leaves out."""
+    return show_missing([cluster.name for cluster in clusters])
 
 
 @register.filter

@@ -22,6 +22,7 @@ def totals(**changes: Any) -> Totals:
         },
         "allocatable_devices": 936,
         "allocatable": Decimal(936),
+        "allocatable_of_read": Decimal(936),
         "held_bound": Decimal(812),
         "held_reserved": Decimal(812),
         "free": Decimal(124),
@@ -52,6 +53,18 @@ def test_no_promise_is_not_a_promise_of_zero() -> None:
     assert shown.committed_ratio is None
 
 
+def test_pods_that_nobody_read_hold_nothing_known() -> None:
+    shown = ladder(totals(allocatable_of_read=Decimal(0), held_bound=None, free=None))
+    assert shown.held_ratio is None
+    assert sum(amount for _, amount in shown.allocatable) == 0
+
+
+def test_the_ratio_held_is_of_what_was_read() -> None:
+    shown = ladder(totals(allocatable_of_read=Decimal(400), held_bound=Decimal(300), free=Decimal(100)))
+    assert shown.held_ratio == Decimal("0.75")
+    assert sum(amount for _, amount in shown.allocatable) == 400
+
+
 def test_an_empty_fleet_has_no_ratios() -> None:
     nothing = Decimal(0)
     empty = totals(
@@ -59,6 +72,7 @@ def test_an_empty_fleet_has_no_ratios() -> None:
         buckets={},
         allocatable_devices=0,
         allocatable=nothing,
+        allocatable_of_read=nothing,
         held_bound=nothing,
         free=nothing,
         nominal=None,
@@ -82,6 +96,7 @@ def test_no_rung_is_wider_than_the_scale(
             buckets={},
             allocatable_devices=int(physical),
             allocatable=physical,
+            allocatable_of_read=physical,
             held_bound=held,
             free=physical - held,
             nominal=nominal,

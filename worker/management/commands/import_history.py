@@ -126,7 +126,7 @@ class Command(BaseCommand):
                 history.prepare_partitions(start=batch[0].at - timedelta(hours=2), end=now)
                 samples.start(batch[0].at)
             history.import_batch(cluster_id=cluster.pk, batch=batch, done=done)
-            capacity_snapshot(cluster=cluster, at=batch[-1].at)
+            capacity_snapshot(cluster=cluster, at=batch[-1].at, imported=True)
             self._say(f"changes up to {batch[-1].at:%Y-%m-%d %H:%M} UTC")
 
     def _say(self, text: str) -> None:
