@@ -12,7 +12,7 @@ from apps.console.charts import Chart
 from apps.console.frame import FLEET, QUOTA, Page
 from apps.console.ladder import ladder
 from apps.console.links import finding_url
-from apps.console.team_rows import TeamTable, team_rows
+from apps.console.team_rows import TeamTable, no_team_text, team_rows
 from apps.core.tables import table_csv, wants_csv
 from apps.findings.selectors import findings
 from apps.quotas.selectors import team_summaries
@@ -30,7 +30,7 @@ def overview(request: HttpRequest) -> HttpResponseBase:
         busy=team_utilisation(now=page.now, clusters=page.clusters, team_ids=page.team_ids),
         every_unit=False,
     )
-    table = TeamTable(rows)
+    table = TeamTable(rows, empty_text=no_team_text(reader(request)))
     if wants_csv(request, "teams"):
         return table_csv(table, request)
     report = capacity_report(now=page.now, clusters=page.clusters)

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
-from apps.accounts.models import Team
+from apps.accounts.models import Team, User
+from apps.accounts.selectors import sees_all_teams
 from apps.admissions.labels import cause_label
 from apps.admissions.selectors import WaitingRow
 from apps.console.links import address
@@ -156,6 +158,19 @@ class TeamTable(PortalTable):
 
     def render_cause(self, value: str) -> SafeString:
         return cause_tag(value)
+
+
+NO_TEAM = _("No team is set up yet. Make teams and bind their queues in Admin.")
+
+
+def no_team_text(user: User) -> SafeString | str | None:
+    """What an empty table says to those who read every team, with the way there for who may go; None: others, to
+    whom the table's own words apply."""
+    if not sees_all_teams(user):
+        return None
+    if not user.is_staff:
+        return str(NO_TEAM)
+    return format_html('<a href="{}">{}</a>', reverse("admin:index"), NO_TEAM)
 
 
 def cause_tag(cause: str) -> SafeString:

@@ -12,7 +12,7 @@ from apps.admissions.work import recently_finished, running
 from apps.console.access import reader, team_or_404
 from apps.console.frame import QUOTA, WORK, Page
 from apps.console.quota_table import QuotaTable
-from apps.console.team_rows import TeamTable, team_rows
+from apps.console.team_rows import TeamTable, no_team_text, team_rows
 from apps.console.waiting_table import WaitingTable
 from apps.console.work_tables import FinishedTable, RunningTable
 from apps.core.tables import table_csv, wants_csv
@@ -33,7 +33,7 @@ def teams(request: HttpRequest) -> HttpResponseBase:
         busy=team_utilisation(now=page.now, clusters=page.clusters, team_ids=page.team_ids),
         every_unit=True,
     )
-    table = TeamTable(rows)
+    table = TeamTable(rows, empty_text=no_team_text(reader(request)))
     if wants_csv(request):
         return table_csv(table, request)
     return page.render("console/teams.html", {"table": page.prepare(table)})
