@@ -101,7 +101,7 @@ class _Kind:
 KINDS: dict[str, _Kind] = {
     "capacity": _Kind(
         _("Capacity over time, whole cards"),
-        _("Held, allocatable and nominal quota per hour, over the pools of whole cards."),
+        _("Held, allocatable and nominal quota over the pools of whole cards."),
         (*FLEET, *QUOTA),
         _capacity,
         "overview",

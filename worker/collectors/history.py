@@ -28,7 +28,7 @@ from .kindpull import target_of
 SOURCE = "history"
 CURSOR = "imported_until"
 SAMPLE_CURSOR = "samples_until"
-BATCH = timedelta(hours=12)
+BATCH = timedelta(hours=6)
 BATCH_LINES = 20_000
 SAMPLE_STEP_SECONDS = 3600
 SAMPLE_WINDOW = timedelta(days=2)
@@ -78,18 +78,22 @@ def _move_cursor(cluster_id: int, name: str, at: datetime) -> None:
 
 
 def batches(lines: Iterable[bytes]) -> Iterator[list[HistoryLine]]:
-    """Lines in batches of at most BATCH of their time and BATCH_LINES of them; lines of one instant stay
+    """Lines in batches that end at each multiple of BATCH and at BATCH_LINES of them; lines of one instant stay
     together, because the cursor is a time."""
     held: list[HistoryLine] = []
     for raw in lines:
         line = _line.decode(raw)
-        full = held and (line.at - held[0].at >= BATCH or len(held) >= BATCH_LINES)
+        full = held and (_slot(line.at) != _slot(held[0].at) or len(held) >= BATCH_LINES)
         if full and line.at > held[-1].at:
             yield held
             held = []
         held.append(line)
     if held:
         yield held
+
+
+def _slot(at: datetime) -> int:
+    return int(at.timestamp() // BATCH.total_seconds())
 
 
 def import_batch(*, cluster_id: int, batch: list[HistoryLine], done: Imported) -> None:
