@@ -1,8 +1,9 @@
 """Ingestion: 5,000 pods and 50,000 workloads in 1,000 ClusterQueues, from a real HTTP API into PostgreSQL.
 
 Floors, all in this run: the `kubernetes` client's own models (timed on a sample and scaled per object), a bare
-msgspec decode into the same structs, and downloading plus decoding the same bytes. The pulls run in a fresh
-process like a worker's, so that its peak memory is the pull's own.
+msgspec decode into the same structs, and downloading plus decoding the same bytes. The pulls run in fresh
+processes like a worker's, one per source side by side, so that their peak memory is the pull's own (the larger
+one counts). Each figure is a median of repeats.
 """
 
 from __future__ import annotations
@@ -135,42 +136,75 @@ def measure_floor(kubeconfig: str) -> dict[str, float]:
     return {"floor": median(read)}
 
 
-def measure_pulls(kubeconfig: str) -> dict[str, float]:
-    """First pull, one without changes, one after changes: told by lines on stdin, as a worker would run them."""
-    django_setup()
+def work_on(source: str) -> None:
+    """A worker of one source: each cluster's slug on stdin is pulled and answered with rows and peak memory."""
     from django.utils import timezone
 
     from apps.fleet.models import Cluster
     from worker.collectors.run import collect_source
 
-    def pull(cluster: Cluster) -> tuple[float, int]:
-        started, rows = time.perf_counter(), 0
-        for source in SOURCES:
-            result = collect_source(cluster=cluster, source=source, now=timezone.now(), seconds=600)
-            assert result.outcome == "ok", result
-            rows += result.rows_written + result.rows_gone
-        return time.perf_counter() - started, rows
+    print("{}", flush=True)
+    for line in sys.stdin:
+        cluster = Cluster.objects.get(slug=line.strip())
+        result = collect_source(cluster=cluster, source=source, now=timezone.now(), seconds=600)
+        assert result.outcome == "ok", result
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        print(json.dumps({"rows": result.rows_written + result.rows_gone, "peak_mib": peak}), flush=True)
 
-    def change() -> None:
-        print("change", flush=True)
-        sys.stdin.readline()
 
-    made = [
-        Cluster.objects.create(slug=f"bench-{os.getpid()}-{turn}", name="Bench", kubeconfig_path=kubeconfig)
-        for turn in range(REPEATS)
-    ]
+class Workers:
+    """One fresh worker process per source, as Celery runs them: side by side."""
+
+    def __init__(self) -> None:
+        command = [sys.executable, "-m", "bench.ingest", "--worker"]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        self.processes = [subprocess.Popen([*command, source], **pipes) for source in SOURCES]
+        self.peak_mib = 0.0
+        self._answers()
+
+    def _answers(self) -> list[dict[str, float]]:
+        found = [json.loads(process.stdout.readline() or "null") for process in self.processes]
+        if None in found:
+            raise SystemExit("bench ingest: a worker ended without an answer")
+        return found
+
+    def pull(self, slug: str) -> tuple[float, int]:
+        """Seconds until every source is pulled, and rows written."""
+        started = time.perf_counter()
+        for process in self.processes:
+            process.stdin.write(f"{slug}\n")
+            process.stdin.flush()
+        answers = self._answers()
+        took = time.perf_counter() - started
+        self.peak_mib = max(self.peak_mib, *(answer["peak_mib"] for answer in answers))
+        return took, int(sum(answer["rows"] for answer in answers))
+
+    def end(self) -> None:
+        for process in self.processes:
+            process.stdin.close()
+            process.wait(timeout=30)
+
+
+def measure_pulls(served_cluster: Served) -> dict[str, float]:
+    """First pulls, pulls without changes, pulls after 1 % changed."""
+    from apps.fleet.models import Cluster
+
+    workers = Workers()
+    # A first pull needs a cluster that nothing is known of: each repeat is one more cluster.
+    slugs = [f"bench-{os.getpid()}-{turn}" for turn in range(REPEATS)]
+    Cluster.objects.bulk_create(
+        Cluster(slug=slug, name="Bench", kubeconfig_path=served_cluster.kubeconfig) for slug in slugs
+    )
     try:
-        # A first pull needs a cluster that nothing is known of: each repeat is one more cluster.
-        first = [pull(cluster) for cluster in made]
-        unchanged = [pull(made[0]) for _ in range(REPEATS)]
+        first = [workers.pull(slug) for slug in slugs]
+        unchanged = [workers.pull(slugs[0]) for _ in range(REPEATS)]
         changed = []
         for _ in range(REPEATS):
-            change()
-            changed.append(pull(made[0]))
+            served_cluster.change(1)
+            changed.append(workers.pull(slugs[0]))
     finally:
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        for cluster in made:
-            cluster.delete()
+        workers.end()
+        Cluster.objects.filter(slug__in=slugs).delete()
     return {
         "first": statistics.median(took for took, _rows in first),
         "first_rows": first[0][1],
@@ -178,27 +212,19 @@ def measure_pulls(kubeconfig: str) -> dict[str, float]:
         "unchanged_rows": max(rows for _took, rows in unchanged),
         "changed": statistics.median(took for took, _rows in changed),
         "changed_rows": changed[0][1],
-        "peak_mib": peak,
+        "peak_mib": workers.peak_mib,
     }
 
 
-MEASURES = {"parse": measure_parse, "floor": measure_floor, "pulls": measure_pulls}
+MEASURES = {"parse": measure_parse, "floor": measure_floor}
 
 
-def apart(name: str, cluster: Served) -> dict[str, float]:
-    """Run one measure in a fresh process; a line "change" from it changes 1 % of the objects."""
-    command = [sys.executable, "-m", "bench.ingest", "--measure", name, "--kubeconfig", cluster.kubeconfig]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdin
-        assert process.stdout
-        for line in process.stdout:
-            if line.strip() == "change":
-                process.stdin.write(f"{cluster.change(1)}\n")
-                process.stdin.flush()
-            elif line.startswith("{"):
-                found: dict[str, float] = json.loads(line)
-                return found
-    raise SystemExit(f"bench ingest: the measure {name!r} ended without a result")
+def apart(name: str, kubeconfig: str) -> dict[str, float]:
+    """Run one measure in a fresh process."""
+    command = [sys.executable, "-m", "bench.ingest", "--measure", name, "--kubeconfig", kubeconfig]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    found: dict[str, float] = json.loads(done.stdout)
+    return found
 
 
 def results_of(parse: dict[str, float], floor: float, pulls: dict[str, float]) -> list[Result]:
@@ -219,19 +245,23 @@ def main() -> None:
     options.add_argument("--json", action="store_true")
     options.add_argument("--measure", choices=sorted(MEASURES), help=argparse.SUPPRESS)
     options.add_argument("--kubeconfig", help=argparse.SUPPRESS)
+    options.add_argument("--worker", choices=SOURCES, help=argparse.SUPPRESS)
     chosen = options.parse_args()
+    django_setup()
+    if chosen.worker:
+        work_on(chosen.worker)
+        return
     if chosen.measure:
-        django_setup()
         print(json.dumps(MEASURES[chosen.measure](chosen.kubeconfig)), flush=True)
         return
     root = Path(__file__).resolve().parent.parent
     subprocess.run([sys.executable, "manage.py", "migrate", "--verbosity", "0"], cwd=root, check=True)
     print(f"{PODS:,} pods and {WORKLOADS:,} workloads in {QUEUES:,} ClusterQueues", flush=True)
     with served() as cluster:
-        parse = apart("parse", cluster)
-        before = apart("floor", cluster)["floor"]
-        pulls = apart("pulls", cluster)
-        floor = statistics.mean((before, apart("floor", cluster)["floor"]))
+        parse = apart("parse", cluster.kubeconfig)
+        before = apart("floor", cluster.kubeconfig)["floor"]
+        pulls = measure_pulls(cluster)
+        floor = statistics.mean((before, apart("floor", cluster.kubeconfig)["floor"]))
     print(
         f"{parse['bytes'] / 1e6:.0f} MB; models {parse['models']:.1f} s for all pods (from {MODEL_SAMPLE}), "
         f"our parse {parse['ours']:.2f} s, bare {parse['bare']:.2f} s; download and decode {floor:.2f} s\n"

@@ -13,12 +13,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
+from django.db import transaction
 from psycopg import sql
 
 from .facets import facets_of, write_leavings, write_transitions
 from .models import Event, Workload
 from .spans import close_spans, open_spans, requeue_spans, write_spans
-from .staging import BULK, Staging, Target, names, run, value
+from .staging import Staging, Target, names, run, value
+
+TELL_FROM = 4000
 
 
 @dataclass(slots=True)
@@ -53,6 +56,14 @@ LEFT JOIN {table} t ON t.cluster_id = {cluster} AND t.uid = s.uid
 WHERE t.id IS NULL OR s.gone <> (t.gone_at IS NOT NULL) OR t.resource_version <> s.resource_version OR {differs}
 """
 
+_FIRST = """
+INSERT INTO {table} (cluster_id, {columns}, first_seen_at, observed_at)
+SELECT {cluster}, {staged}, s.at, s.at FROM {stage} s ORDER BY s.seq
+ON CONFLICT (cluster_id, uid) DO NOTHING
+"""
+
+_ANY_STORED = "SELECT EXISTS (SELECT 1 FROM {table} o WHERE o.cluster_id = {cluster} AND {same_kind})"
+
 _INSERT = """
 INSERT INTO {table} (cluster_id, {columns}, first_seen_at, observed_at, gone_at)
 SELECT {cluster}, {staged}, c.first_at, s.at, CASE WHEN s.gone THEN s.at END
@@ -82,7 +93,7 @@ WHERE c.old_id IS NULL AND NOT s.gone GROUP BY o.id
 # Everything listed is stored by now: when as many are live as were listed, they are the same.
 _MORE_THAN_LISTED = """
 SELECT (SELECT count(*) FROM {table} o WHERE o.cluster_id = {cluster} AND {same_kind} AND o.gone_at IS NULL)
-  > (SELECT count(DISTINCT uid) FROM {stage})
+  > (SELECT count(*) FROM (SELECT uid FROM {stage} GROUP BY uid) listed)
 """
 
 _UNLISTED = """
@@ -189,9 +200,7 @@ def _write_changed(
         written.transitions = write_transitions(
             cluster_id=cluster_id, staging=staging, changed=changed, record_new=record_new
         )
-    if target.model is Workload and not known and count == staging.count:
-        written.spans = open_spans(cluster_id=cluster_id, staging=staging)
-    elif target.model is Workload:
+    if target.model is Workload:
         written.spans = write_spans(cluster_id=cluster_id, staging=staging, changed=changed)
     if staging.gone:
         written.gone = value(sql.SQL(_NEWLY_GONE).format(**parts))
@@ -199,13 +208,15 @@ def _write_changed(
         written.inserted = run(sql.SQL(_INSERT).format(**parts))
     if known:
         written.updated = run(sql.SQL(_UPDATE).format(**parts))
-    if written.inserted >= BULK:
-        _tell_planner(target)
+    _tell_planner(target, written.inserted)
     return written
 
 
-def _tell_planner(target: Target) -> None:
+def _tell_planner(target: Target, inserted: int) -> None:
     """After many new rows: the next pull must not take the table for what it was before."""
+    if inserted < TELL_FROM:
+        return
+    run(sql.SQL("SET LOCAL default_statistics_target = 20"))
     run(sql.SQL("ANALYZE {}").format(target.table))
     if target.model is Workload:
         run(sql.SQL("ANALYZE observations_statespan"))
@@ -218,7 +229,29 @@ def merge_list(
 
     `kept`: uids or "namespace/name" of objects that were listed but could not be read; they stay as they are.
     `record_new` False: the first list ever, whose objects were there already and make no transitions."""
+    if not record_new:
+        written = _write_first(cluster_id=cluster_id, staging=staging)
+        if written is not None:
+            return written
     return _merge(cluster_id=cluster_id, staging=staging, unlisted_at=now, kept=kept, record_new=record_new)
+
+
+def _write_first(*, cluster_id: int, staging: Staging) -> Written | None:
+    """The short way when nothing of this kind is stored: nothing to compare with, nobody to miss. None when that
+    is not so, or when something was listed twice. LocalQueues may have work that waits for them already."""
+    parts, target = _parts(staging, cluster_id), staging.target
+    if target.kind == "LocalQueue" or value(sql.SQL(_ANY_STORED).format(**parts)):
+        return None
+    before = transaction.savepoint()
+    written = Written(inserted=run(sql.SQL(_FIRST).format(**parts)))
+    if written.inserted != staging.count:
+        transaction.savepoint_rollback(before)
+        return None
+    transaction.savepoint_commit(before)
+    if target.model is Workload:
+        written.spans = open_spans(cluster_id=cluster_id, staging=staging)
+    _tell_planner(target, written.inserted)
+    return written
 
 
 def merge_changes(*, cluster_id: int, staging: Staging, record_new: bool = True) -> Written:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from apps.fleet.models import Cluster
-from apps.observations.models import ClusterObject, Event, Node, Transition, Workload
+from apps.observations.models import ClusterObject, Event, Node, StateSpan, Transition, Workload
 from apps.observations.services import Change, Row, Target, Written, apply_changes, apply_list
 
 from .builders import EVENTS, NODES, POD_GROUPS, WORKLOADS, make_cluster, minutes, objects, row, workload
@@ -47,6 +47,13 @@ def test_same_list_twice_writes_nothing(cluster: Cluster) -> None:
     assert first.rows == 5
     assert (second.rows, second.gone, second.spans, second.transitions) == (0, 0, 0, 0)
     assert list(Workload.objects.order_by("id").values()) == before
+
+
+def test_object_listed_twice_in_a_first_list_counts_once_and_the_later_wins(cluster):
+    rows = [workload("w1"), workload("w2"), workload("w1", 2, state="admitted")]
+    written = listed(cluster, rows, 0, record_new=False)
+    assert (written.inserted, Workload.objects.get(uid="w1").state) == (2, "admitted")
+    assert StateSpan.objects.filter(ended_at=None).count() == 2
 
 
 def test_only_what_differs_is_written(cluster: Cluster) -> None:
