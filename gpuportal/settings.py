@@ -73,8 +73,6 @@ INSTALLED_APPS = [
     "whitenoise.runserver_nostatic",
     "gpuportal.staticfiles.PortalStaticFiles",
     "django.contrib.postgres",
-    "django_htmx",
-    "django_filters",
     "django_tables2",
     "csp",
     "rest_framework",
@@ -94,7 +92,6 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.LoginRequiredMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
-    "django_htmx.middleware.HtmxMiddleware",
 ]
 
 ROOT_URLCONF = "gpuportal.urls"
