@@ -102,17 +102,15 @@ def test_a_bad_setting(checkout: Checkout, name: str, value: str, says: str) -> 
     assert checkout.nothing_runs(2), checkout.processes()
 
 
-def test_no_python(checkout: Checkout, tmp_path: Path) -> None:
-    """On a machine with a shell and no Python new enough."""
-    tools = tmp_path / "bin"
+def bare_checkout(checkout: Checkout, folder: Path, python: str) -> subprocess.CompletedProcess[str]:
+    """`./portal up` on a machine with a shell and this as its only Python."""
+    tools, bare = folder / "bin", folder / "checkout"
     tools.mkdir()
-    for tool in ("dirname", "cat", "cksum", "date"):
-        (tools / tool).symlink_to(str(shutil.which(tool)))
-    old = tools / "python3"
-    old.write_text("#!/bin/sh\nexit 1\n")
-    old.chmod(0o755)
-    bare = tmp_path / "checkout"
     bare.mkdir()
+    for tool in ("dirname", "basename", "cat", "cksum", "date"):
+        (tools / tool).symlink_to(str(shutil.which(tool)))
+    (tools / "python3").write_text(python)
+    (tools / "python3").chmod(0o755)
     for name in ("portal", "requirements.txt"):
         shutil.copy2(checkout.root / name, bare / name)
     done = subprocess.run(
@@ -122,8 +120,19 @@ def test_no_python(checkout: Checkout, tmp_path: Path) -> None:
         text=True,
         check=False,
     )
-    refused(done, "no Python 3.11 or newer found", "PORTAL_PYTHON")
     assert not (bare / ".venv").exists()
+    return done
+
+
+def test_no_python(checkout: Checkout, tmp_path: Path) -> None:
+    done = bare_checkout(checkout, tmp_path, "#!/bin/sh\nexit 1\n")
+    refused(done, "no Python 3.11 or newer found", "PORTAL_PYTHON")
+
+
+def test_a_python_without_venv(checkout: Checkout, tmp_path: Path) -> None:
+    """Debian's python3 comes without it."""
+    done = bare_checkout(checkout, tmp_path, '#!/bin/sh\ncase "$2" in *ensurepip*) exit 1 ;; esac\n')
+    refused(done, "python3 has no venv module", "apt-get install python3-venv")
 
 
 @pytest.mark.parametrize("arguments", [["--port", "0"], ["--port", "70000"], ["--port", "x"], ["--nonsense"]])
