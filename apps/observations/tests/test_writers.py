@@ -49,7 +49,7 @@ def test_same_list_twice_writes_nothing(cluster: Cluster) -> None:
     assert list(Workload.objects.order_by("id").values()) == before
 
 
-def test_object_listed_twice_in_a_first_list_counts_once_and_the_later_wins(cluster):
+def test_object_listed_twice_in_a_first_list_counts_once_and_the_later_wins(cluster: Cluster) -> None:
     rows = [workload("w1"), workload("w2"), workload("w1", 2, state="admitted")]
     written = listed(cluster, rows, 0, record_new=False)
     assert (written.inserted, Workload.objects.get(uid="w1").state) == (2, "admitted")

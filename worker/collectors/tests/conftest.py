@@ -34,15 +34,26 @@ def cluster(db: None, api: MiniCluster) -> Cluster:
     return Cluster.objects.create(slug="c1", name="C1", kubeconfig_path=api.kubeconfig)
 
 
-@pytest.fixture(autouse=True)
-def _no_facts_left(request: pytest.FixtureRequest) -> Iterator[None]:
+def _forget_facts() -> None:
     """Django empties only the tables that it manages itself after a test with real transactions."""
+    with connection.cursor() as cursor:
+        for model in (CollectionRun, DeviceSample, Event, Transition):
+            cursor.execute(f"TRUNCATE {model._meta.db_table}")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_facts_of_a_killed_run(django_db_setup: None, django_db_blocker: Any) -> None:
+    with django_db_blocker.unblock():
+        _forget_facts()
+
+
+@pytest.fixture(autouse=True)
+def _no_facts_left(request: pytest.FixtureRequest, django_db_blocker: Any) -> Iterator[None]:
     yield
     marker = request.node.get_closest_marker("django_db")
     if "transactional_db" in request.fixturenames or (marker and marker.kwargs.get("transaction")):
-        with connection.cursor() as cursor:
-            for model in (CollectionRun, DeviceSample, Event, Transition):
-                cursor.execute(f"TRUNCATE {model._meta.db_table}")
+        with django_db_blocker.unblock():
+            _forget_facts()
 
 
 Pull = Callable[..., RunResult]
