@@ -20,7 +20,7 @@ from gpuportal.launcher.lock import installation_lock, remember_running, running
 from gpuportal.launcher.servers import write_secret
 from gpuportal.launcher.steps import Steps
 from gpuportal.launcher.target import target_for
-from gpuportal.launcher.testing import default_arguments
+from gpuportal.launcher.testing import default_arguments, temporary_folder
 
 ROOT = Path(__file__).resolve().parents[2]
 KUBECONFIG = """
@@ -30,11 +30,10 @@ contexts: [{name: a, context: {}}, {name: b, context: {}}, {name: "arn:aws:eks:x
 
 
 # ------------------------------------------------------------------ folders
-def test_data_stays_in_var_when_the_servers_user_may_enter(tmp_path: Path) -> None:
-    open_folder = Path("/tmp")  # noqa: S108 - a folder that anybody may enter
-    assert others_may_enter(open_folder / "x")
-    found = folders_for(ROOT, tmp_path / "var")
-    if os.geteuid() != 0 or others_may_enter(tmp_path / "x" / "y"):
+def test_data_stays_in_var_when_the_servers_user_may_enter() -> None:
+    with temporary_folder() as folder:
+        assert others_may_enter(folder / "var" / "pg")
+        found = folders_for(ROOT, folder / "var")
         assert found.data == found.var
 
 
