@@ -107,12 +107,18 @@ class Totals:
 class Note:
     """Something about capacity that needs a look. `code`: "pods_missing" | "no_flavor" | "two_flavors" | "unused_flavor" |
     "shared_flavor" | "no_model" | "labels_differ" | "mig_invalid" | "present_without_devices" |
-    "over_committed"; `text` a sentence in the active language; `objects` the names it is about."""
+    "over_committed"; `text` a sentence in the active language; `objects` what it is about: names of nodes, but
+    for a pool or a flavor the parts of its key."""
 
     code: str
     cluster: Cluster
     text: str
     objects: tuple[str, ...] = ()
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The nodes to list under the sentence."""
+        return () if self.code in {"over_committed", "unused_flavor", "shared_flavor"} else self.objects
 
 
 @dataclass(frozen=True, slots=True)

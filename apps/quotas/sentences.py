@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+from django.utils.translation import get_language
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
@@ -48,7 +49,9 @@ def noun_of(row: QuotaRow) -> str:
 def describe(row: QuotaRow) -> str:
     """ "Uses 24 of 32 H100. 8 of these are borrowed from cohort ml. …" """
     parts = [_use(row), *_borrowing(row), *_growth(row), *_waiting(row), *_state(row)]
-    return " ".join(part for part in parts if part)
+    # A full-width stop brings its own space.
+    between = "" if (get_language() or "").startswith("zh") else " "
+    return between.join(part for part in parts if part)
 
 
 def _text(row: QuotaRow, value: Decimal) -> str:
