@@ -91,7 +91,7 @@ def collect_source(*, cluster: Cluster, source: str, now: datetime, seconds: flo
 
 def _pull_and_record(cluster: Cluster, source: str, clock: _Clock, token: str, seconds: float) -> RunResult:
     with transaction.atomic():
-        _tune_transaction()
+        _tune_transaction(seconds)
         state = source_state(cluster_id=cluster.pk, source=source)
         context = PullContext(cluster, source, state.cursors, clock.started_at, seconds)
         report = COLLECTORS[source](context)
@@ -109,10 +109,12 @@ def _pull_and_record(cluster: Cluster, source: str, clock: _Clock, token: str, s
     return result
 
 
-def _tune_transaction() -> None:
+def _tune_transaction(seconds: float) -> None:
     """Settings of this transaction alone. Not waiting for the disk at its end is safe: after a crash the rows
-    and the resume point are both as before, and the next pull brings them again."""
+    and the resume point are both as before, and the next pull brings them again. One COPY lasts as long as a
+    list is read, so that the pull's own limit bounds it and not the one for ordinary statements."""
     with connection.cursor() as cursor:
+        cursor.execute("SELECT set_config('statement_timeout', %s, true)", [f"{int(seconds * 1000)}"])
         cursor.execute("SET LOCAL synchronous_commit = off")
         cursor.execute("SET LOCAL work_mem = '64MB'")
 

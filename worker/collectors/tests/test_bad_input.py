@@ -216,6 +216,26 @@ def test_database_connection_killed_in_the_middle_of_a_pull(
 
 
 @pytest.mark.django_db(transaction=True)
+def test_list_may_take_longer_than_a_statement(api: MiniCluster, pull: Pull) -> None:
+    """The settings' limit for statements is for questions, not for a COPY that waits for a slow API."""
+    api.page_limit = 1
+    put_pod(api, "p1")
+    put_pod(api, "p2")
+
+    def slow(handler: Any) -> None:
+        time.sleep(0.6)
+        api.list(handler, "pods")
+
+    api.fault_second_page("pods", slow)
+    with connection.cursor() as cursor:
+        cursor.execute("SET statement_timeout = 400")
+    try:
+        assert (pull("pods").outcome, live()) == ("ok", {"p1", "p2"})
+    finally:
+        connection.close()
+
+
+@pytest.mark.django_db(transaction=True)
 def test_lease_taken_over_by_another_worker_stops_the_slow_one(
     api: MiniCluster, pull: Pull, cluster: Cluster
 ) -> None:
