@@ -10,6 +10,7 @@ a failure.
 
 import os
 import shutil
+from collections.abc import Iterator
 from urllib.parse import urlsplit, urlunsplit
 
 import pytest
@@ -54,6 +55,16 @@ def _place(item: pytest.Item) -> int:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest first, so that two processes end at about the same time."""
     items.sort(key=_place)
+
+
+@pytest.fixture(autouse=True)
+def _own_language_and_zone() -> Iterator[None]:
+    """A request leaves its language and time zone active in the thread: the next test starts without."""
+    from django.utils import timezone, translation
+
+    yield
+    translation.deactivate()
+    timezone.deactivate()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

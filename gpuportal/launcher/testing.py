@@ -35,13 +35,18 @@ def run_tests(root: Path, arguments: list[str]) -> int:
             plan = servers.plan(folders_for(root, folder), "portal", durable=False)
             plan.start(supervisor)
             plan.wait()
-            environment = {**os.environ, **plan.environment(), "PORTAL_PROCESS": "test"}
+            environment = {**os.environ, **plan.environment(), "PORTAL_PROCESS": "test", "PATH": _path()}
             environment.pop("PORTAL_VAR")
             return _run_pytest(root, arguments, environment)
         except Interrupted:
             return 130
         finally:
             supervisor.stop()
+
+
+def _path() -> str:
+    """The commands of .venv first, as in an activated one."""
+    return f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}"
 
 
 def _run_pytest(root: Path, arguments: list[str], environment: dict[str, str]) -> int:

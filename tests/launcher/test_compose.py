@@ -195,4 +195,5 @@ def test_celery_process_gets_ready(name: str, environment: dict[str, str], tmp_p
     log = tmp_path / f"{name}.log"
     with running(name, OURS[name]["command"], environment, log):
         says(log, READY["beat" if name == "beat" else "worker"])
-    assert "Traceback" not in log.read_text()
+        time.sleep(2)  # it goes on after it said so
+        assert "Traceback" not in log.read_text()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import polib
@@ -90,7 +91,7 @@ def test_every_message_of_the_source_is_in_the_catalogue(tmp_path: Path) -> None
             shutil.copy(source, target)
     (tmp_path / "locale").mkdir()
     subprocess.run(
-        ["python", "-m", "django", *command, *ignored],
+        [sys.executable, "-m", "django", *command, *ignored],
         cwd=tmp_path,
         check=True,
         capture_output=True,

@@ -228,6 +228,5 @@ def test_facts_of_today_go_into_partitions_of_their_own(cluster: Cluster) -> Non
     record(cluster)
     done = keep_observation_partitions(now=T0)
     assert "observations_collectionrun_p20261102" in done.created
-    assert "observations_transition_p202612" in done.created
     assert done.stranded == {}
     assert CollectionRun.objects.count() == 1
