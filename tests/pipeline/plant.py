@@ -69,6 +69,17 @@ class Plant:
     def kill(self, name: str) -> None:
         self.children[name].kill_group()
 
+    def supervise(self) -> None:
+        """Start a worker or beat that ended, as the launcher and a compose file's restart policy do.
+
+        Celery's worker ends itself when the broker goes away in the moment of an acknowledgement."""
+        if not self.children["worker"].alive:
+            self.kill("worker")
+            self.start_worker()
+        if not self.children["beat"].alive:
+            self.kill("beat")
+            self.start_beat()
+
     def manage(self, *arguments: str) -> None:
         done = subprocess.run(
             [sys.executable, "manage.py", *arguments],
@@ -100,7 +111,12 @@ class Plant:
     def pulls_well_again(self, sources: list[str], seconds: float = 4 * INTERVAL) -> bool:
         """Whether each source has a good pull that began after this was called."""
         before = {source: self.good_pulls(source) for source in sources}
-        return happens(lambda: all(self.good_pulls(s) > before[s] for s in sources), seconds)
+
+        def again() -> bool:
+            self.supervise()
+            return all(self.good_pulls(source) > before[source] for source in sources)
+
+        return happens(again, seconds)
 
 
 def build(folder: Path, sim: Running) -> Plant:
