@@ -13,6 +13,7 @@ from datetime import datetime
 from django.db import transaction
 
 from .facts import event_target, merge_events, write_samples
+from .firstlist import is_first, write_first
 from .models import Event
 from .sources import (
     BadObject,
@@ -44,6 +45,7 @@ __all__ = [
     "apply_changes",
     "apply_list",
     "event_target",
+    "is_first",
     "lease_acquire",
     "lease_release",
     "lease_renew",
@@ -58,6 +60,7 @@ __all__ = [
     "quarantine_put",
     "run_record",
     "source_state",
+    "write_first",
     "write_samples",
 ]
 

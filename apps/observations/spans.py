@@ -127,18 +127,19 @@ def write_spans(*, cluster_id: int, staging: Staging, changed: sql.Identifier) -
     return _write(cluster_id=cluster_id, versions=versions, known=known, name=staging.name)
 
 
-def open_spans(*, cluster_id: int, staging: Staging) -> int:
-    """Spans for workloads that are all new and come once each, as in a first list: nothing to compare with."""
-    columns, joined = _selected(cluster_id, "s")
+def open_spans(*, cluster_id: int, kind: str) -> int:
+    """Spans for the workloads of a first list, which are all new: there is nothing to compare with."""
+    columns, joined = _selected(cluster_id, "w")
     return run(
         sql.SQL(
             "INSERT INTO observations_statespan (cluster_id, uid, {attributes}, started_at)"
-            " SELECT {cluster}, s.uid, {columns}, s.at FROM {stage} s {joined} WHERE NOT s.gone ORDER BY s.seq"
+            " SELECT {cluster}, w.uid, {columns}, w.observed_at FROM observations_workload w {joined}"
+            " WHERE w.cluster_id = {cluster} AND w.kind = {kind} ORDER BY w.id"
         ).format(
             attributes=sql.SQL(_ATTRIBUTES),
             cluster=sql.Literal(cluster_id),
+            kind=sql.Literal(kind),
             columns=columns,
-            stage=staging.table,
             joined=joined,
         )
     )

@@ -20,8 +20,11 @@ import psycopg
 from django.db import connection, models, transaction
 from psycopg import sql
 
+from .models import Workload
+
 _names = itertools.count(1)
 BULK = 1000
+TELL_FROM = 4000
 Row = tuple[Any, ...]
 
 
@@ -156,3 +159,13 @@ class Staging:
         if self.is_bulk:
             run(sql.SQL("SET LOCAL default_statistics_target = 20"))
             run(sql.SQL("ANALYZE {} (uid, seq)").format(self.table))
+
+
+def tell_planner(target: Target, inserted: int) -> None:
+    """After many new rows: the next pull must not take the tables for what they were before."""
+    if inserted < TELL_FROM:
+        return
+    run(sql.SQL("SET LOCAL default_statistics_target = 10"))
+    run(sql.SQL("ANALYZE {}").format(target.table))
+    if target.model is Workload:
+        run(sql.SQL("ANALYZE observations_statespan"))

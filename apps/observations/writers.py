@@ -13,15 +13,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db import transaction
 from psycopg import sql
 
 from .facets import facets_of, write_leavings, write_transitions
 from .models import Event, Workload
-from .spans import close_spans, open_spans, requeue_spans, write_spans
-from .staging import Staging, Target, names, run, value
-
-TELL_FROM = 4000
+from .spans import close_spans, requeue_spans, write_spans
+from .staging import Staging, Target, names, run, tell_planner, value
 
 
 @dataclass(slots=True)
@@ -55,14 +52,6 @@ JOIN {stage} s USING (seq)
 LEFT JOIN {table} t ON t.cluster_id = {cluster} AND t.uid = s.uid
 WHERE t.id IS NULL OR s.gone <> (t.gone_at IS NOT NULL) OR t.resource_version <> s.resource_version OR {differs}
 """
-
-_FIRST = """
-INSERT INTO {table} (cluster_id, {columns}, first_seen_at, observed_at)
-SELECT {cluster}, {staged}, s.at, s.at FROM {stage} s ORDER BY s.seq
-ON CONFLICT (cluster_id, uid) DO NOTHING
-"""
-
-_ANY_STORED = "SELECT EXISTS (SELECT 1 FROM {table} o WHERE o.cluster_id = {cluster} AND {same_kind})"
 
 _INSERT = """
 INSERT INTO {table} (cluster_id, {columns}, first_seen_at, observed_at, gone_at)
@@ -208,18 +197,8 @@ def _write_changed(
         written.inserted = run(sql.SQL(_INSERT).format(**parts))
     if known:
         written.updated = run(sql.SQL(_UPDATE).format(**parts))
-    _tell_planner(target, written.inserted)
+    tell_planner(target, written.inserted)
     return written
-
-
-def _tell_planner(target: Target, inserted: int) -> None:
-    """After many new rows: the next pull must not take the table for what it was before."""
-    if inserted < TELL_FROM:
-        return
-    run(sql.SQL("SET LOCAL default_statistics_target = 20"))
-    run(sql.SQL("ANALYZE {}").format(target.table))
-    if target.model is Workload:
-        run(sql.SQL("ANALYZE observations_statespan"))
 
 
 def merge_list(
@@ -229,29 +208,7 @@ def merge_list(
 
     `kept`: uids or "namespace/name" of objects that were listed but could not be read; they stay as they are.
     `record_new` False: the first list ever, whose objects were there already and make no transitions."""
-    if not record_new:
-        written = _write_first(cluster_id=cluster_id, staging=staging)
-        if written is not None:
-            return written
     return _merge(cluster_id=cluster_id, staging=staging, unlisted_at=now, kept=kept, record_new=record_new)
-
-
-def _write_first(*, cluster_id: int, staging: Staging) -> Written | None:
-    """The short way when nothing of this kind is stored: nothing to compare with, nobody to miss. None when that
-    is not so, or when something was listed twice. LocalQueues may have work that waits for them already."""
-    parts, target = _parts(staging, cluster_id), staging.target
-    if target.kind == "LocalQueue" or value(sql.SQL(_ANY_STORED).format(**parts)):
-        return None
-    before = transaction.savepoint()
-    written = Written(inserted=run(sql.SQL(_FIRST).format(**parts)))
-    if written.inserted != staging.count:
-        transaction.savepoint_rollback(before)
-        return None
-    transaction.savepoint_commit(before)
-    if target.model is Workload:
-        written.spans = open_spans(cluster_id=cluster_id, staging=staging)
-    _tell_planner(target, written.inserted)
-    return written
 
 
 def merge_changes(*, cluster_id: int, staging: Staging, record_new: bool = True) -> Written:

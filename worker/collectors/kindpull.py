@@ -27,12 +27,14 @@ from apps.observations.services import (
     Staging,
     Target,
     Written,
+    is_first,
     mark_gone,
     merge_list,
     merge_staged,
     quarantine_clear,
     quarantine_keep_only,
     quarantine_put,
+    write_first,
 )
 from worker.clients.errors import BAD_BODY, EXPIRED, NOT_FOUND, ClientError
 from worker.clients.kube import KubeClient
@@ -196,8 +198,8 @@ class KindPull:
                 with transaction.atomic():
                     self._list_once(client, careful=careful)
                 return
-            except psycopg.DataError:
-                # A row that the database refuses: read again, in steps that find out which.
+            except (psycopg.DataError, psycopg.IntegrityError):
+                # A row that the database refuses, or one that came twice: read again, in steps that find it.
                 if careful:
                     raise
                 careful = True
@@ -215,7 +217,33 @@ class KindPull:
         self.modes.add("list")
         self.bad = {}
         self._listed_version = ""
-        staging = Staging(target_of(self.kind))
+        target = target_of(self.kind)
+        if (
+            not careful
+            and "listed_at" not in self.was
+            and is_first(cluster_id=self.cluster_id, target=target)
+        ):
+            self._list_first(client, target)
+        else:
+            self._list_staged(client, Staging(target), careful=careful)
+        if not self._listed_version:
+            raise ClientError(BAD_BODY, f"{self.kind.plural}: the list says no resourceVersion")
+        self._note_quarantine()
+        self.cursor = {
+            "resource_version": self._listed_version,
+            "api_version": self.version,
+            "listed_at": self.now.isoformat(),
+        }
+
+    def _list_first(self, client: KubeClient, target: Target) -> None:
+        written = Written()
+        with write_first(cluster_id=self.cluster_id, target=target, now=self.now, written=written) as put:
+            for rows in self._listed_rows(client):
+                put(rows)
+        self.written += written
+        self.seen += written.inserted + len(self.bad)
+
+    def _list_staged(self, client: KubeClient, staging: Staging, *, careful: bool) -> None:
         seen = 0
         if careful:
             for rows in self._listed_rows(client):
@@ -226,15 +254,8 @@ class KindPull:
                 for rows in self._listed_rows(client):
                     put(rows)
                     seen += len(rows)
-        self.seen += seen + len(self.bad)
-        if not self._listed_version:
-            raise ClientError(BAD_BODY, f"{self.kind.plural}: the list says no resourceVersion")
         self._merge_list(staging)
-        self.cursor = {
-            "resource_version": self._listed_version,
-            "api_version": self.version,
-            "listed_at": self.now.isoformat(),
-        }
+        self.seen += seen + len(self.bad)
 
     def _listed_rows(self, client: KubeClient) -> Iterator[list[Row]]:
         """The rows of each page; what cannot be read is set aside."""
@@ -261,6 +282,8 @@ class KindPull:
                 kept=self.bad,
                 record_new=not first,
             )
+
+    def _note_quarantine(self) -> None:
         if self.quarantined:
             quarantine_keep_only(
                 cluster_id=self.cluster_id, source=self.source, kind=self.kind.name, keys=self.bad

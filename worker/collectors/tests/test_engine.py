@@ -332,3 +332,15 @@ def test_pull_of_a_source_that_is_being_pulled_is_skipped(
     assert (result.outcome, api.requests) == ("skipped", [])
     assert status("pods").state is State.NEVER
     assert pull("pods", 1.1).outcome == "ok"
+
+
+def test_object_that_a_first_list_names_twice_is_taken_once(api: MiniCluster, pull: Pull) -> None:
+    put_pod(api, "p1")
+    put_pod(api, "p2")
+    items = list(api.items["pods"].values())
+    again = {**items[0], "status": {"phase": "Running"}}
+    meta = {"resourceVersion": "900"}
+    api.faults["pods"] = lambda h: api.reply(h, {"metadata": meta, "items": [*items, again]})
+    result = pull("pods")
+    assert (result.outcome, pods(), Pod.objects.count()) == ("ok", {"p1", "p2"}, 2)
+    assert Pod.objects.get(uid="p1").phase == "Running"

@@ -10,7 +10,9 @@ import msgspec
 import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
+from django.utils import timezone
 
+from apps.core.windows import Window
 from apps.fleet.models import Cluster
 from apps.observations.models import (
     CollectionRun,
@@ -22,7 +24,8 @@ from apps.observations.models import (
     Transition,
     Workload,
 )
-from apps.usage.models import CapacityHour, UsageHour
+from apps.usage.fleet import fleet_capacity_series
+from apps.usage.selectors import usage_rows
 from simcluster.testing import Running, running
 from worker.collectors import history
 from worker.collectors.run import collect_source
@@ -126,8 +129,9 @@ def test_import_ends_where_a_live_pull_goes_on(demo: Cluster, sim: Running) -> N
     )
     assert Pod.objects.filter(**LIVE).count() == sim.store.count("Pod")
     assert StateSpan.objects.filter(ended_at=None).count() == Workload.objects.filter(**LIVE).count()
-    assert UsageHour.objects.exists()
-    assert CapacityHour.objects.exists()
+    days = Window(timezone.now() - timedelta(days=2), timezone.now())
+    assert usage_rows(window=days, team_ids=None)
+    assert any(fleet_capacity_series(window=days, cluster_ids=[demo.pk]).held)
     assert DeviceSample.objects.values("sampled_at").distinct().count() >= 36
     assert not CollectionRun.objects.exists()
     before = content()
