@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from django.utils.translation import get_language
+from django.utils.translation import get_language, ngettext
 from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
 
 from apps.core.gpu import unit_label
 from apps.core.quantity import plain
