@@ -17,8 +17,6 @@ from .staging import Staging, run
 # A number, with or without a quantity's suffix, that is not part of a name such as "h100" or "a100-40g".
 MESSAGE_NUMBER = r"(?<![\w.-])\d+(\.\d+)?([kMGTPE]i?|Ki|m|u|n|s|ms)?(?![\w-])"
 
-# The columns of a workload whose change may open a span or change its wording.
-SPANNED = ("queue_name", "cluster_queue", "state", "reason", "message", "requests", "usage")
 _ATTRIBUTES = "kind, namespace, name, queue_name, queue, state, reason, message, requests, usage"
 
 # What the spans of each known object say: the open one, and the time before which the next may not begin. Lookups
@@ -123,10 +121,9 @@ def write_spans(*, cluster_id: int, staging: Staging, changed: sql.Identifier) -
     """Spans for the staged versions of the changed workloads; returns the rows touched."""
     columns, joined = _selected(cluster_id, "s")
     versions = sql.SQL(
-        "SELECT s.seq, s.at, s.uid, s.gone, {columns} FROM {stage} s"
-        " JOIN {changed} c ON c.uid = s.uid AND c.respanned {joined}"
+        "SELECT s.seq, s.at, s.uid, s.gone, {columns} FROM {stage} s JOIN {changed} c ON c.uid = s.uid {joined}"
     ).format(columns=columns, stage=staging.table, changed=changed, joined=joined)
-    known = sql.SQL("(SELECT uid FROM {} WHERE old_id IS NOT NULL AND respanned) known").format(changed)
+    known = sql.SQL("(SELECT uid FROM {} WHERE old_id IS NOT NULL) known").format(changed)
     return _write(cluster_id=cluster_id, versions=versions, known=known, name=staging.name)
 
 

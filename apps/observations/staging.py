@@ -58,13 +58,6 @@ def value(statement: sql.Composable, params: Sequence[Any] | None = None) -> Any
         return None if found is None else found[0]
 
 
-def counts(statement: sql.Composable) -> tuple[int, ...]:
-    """Execute and give the numbers of the first row."""
-    with connection.cursor() as cursor:
-        cursor.execute(statement)
-        return tuple(cursor.fetchone())
-
-
 def names(columns: Iterable[str], table: str = "") -> sql.Composed:
     """`a, b, c` or `t.a, t.b, t.c`, quoted."""
     made = [sql.Identifier(table, column) if table else sql.Identifier(column) for column in columns]

@@ -17,8 +17,8 @@ from psycopg import sql
 
 from .facets import facets_of, write_leavings, write_transitions
 from .models import Event, Workload
-from .spans import SPANNED, close_spans, requeue_spans, write_spans
-from .staging import Staging, Target, counts, names, run, tell_planner, value
+from .spans import close_spans, requeue_spans, write_spans
+from .staging import Staging, Target, names, run, tell_planner, value
 
 
 @dataclass(slots=True)
@@ -46,9 +46,8 @@ class Written:
 
 _CHANGED = """
 CREATE TEMP TABLE {changed} ON COMMIT DROP AS
-SELECT s.uid, s.seq, n.first_at, t.id AS old_id, {differs} AS differs, {moved} AS moved,
-  {respanned} AS respanned
-FROM (SELECT uid, max(seq) AS seq, min(at) AS first_at, count(*) AS versions FROM {stage} GROUP BY uid) n
+SELECT s.uid, s.seq, n.first_at, t.id AS old_id, {differs} AS differs, {moved} AS moved
+FROM (SELECT uid, max(seq) AS seq, min(at) AS first_at FROM {stage} GROUP BY uid) n
 JOIN {stage} s USING (seq)
 LEFT JOIN {table} t ON t.cluster_id = {cluster} AND t.uid = s.uid
 WHERE t.id IS NULL OR s.gone <> (t.gone_at IS NOT NULL) OR t.resource_version <> s.resource_version OR {differs}
@@ -111,14 +110,10 @@ def _parts(staging: Staging, cluster_id: int) -> dict[str, sql.Composable]:
     same_kind: sql.Composable = sql.SQL("true")
     if target.has_kind:
         same_kind = sql.SQL("o.kind = {}").format(sql.Literal(target.kind))
-    # What spans are made of; of several versions only the last is compared here, so that all of them count.
-    spanned = " OR ".join(f"t.{column} IS DISTINCT FROM s.{column}" for column in SPANNED)
-    respanned = f"(t.id IS NULL OR n.versions > 1 OR s.gone <> (t.gone_at IS NOT NULL) OR {spanned})"
     # A LocalQueue whose counters changed leads where it led before.
     leads = "(t.id IS NULL OR s.gone OR t.spec IS DISTINCT FROM s.spec)"
     return {
         "moved": sql.SQL(leads) if target.kind == "LocalQueue" else sql.SQL("false"),
-        "respanned": sql.SQL(respanned) if target.model is Workload else sql.SQL("false"),
         "cluster": sql.Literal(cluster_id),
         "table": target.table,
         "stage": staging.table,
@@ -189,14 +184,12 @@ def _write_changed(
     assert isinstance(changed, sql.Identifier)  # noqa: S101  narrows the type of a part made above
     if staging.is_bulk:
         run(sql.SQL("ANALYZE {changed}").format(**parts))
-    known, respanned = counts(
-        sql.SQL("SELECT count(old_id), count(*) FILTER (WHERE respanned) FROM {changed}").format(**parts)
-    )
+    known = value(sql.SQL("SELECT count(old_id) FROM {changed}").format(**parts))
     if facets_of(target) and (known or record_new):
         written.transitions = write_transitions(
             cluster_id=cluster_id, staging=staging, changed=changed, record_new=record_new
         )
-    if respanned:
+    if target.model is Workload:
         written.spans = write_spans(cluster_id=cluster_id, staging=staging, changed=changed)
     if staging.gone:
         written.gone = value(sql.SQL(_NEWLY_GONE).format(**parts))

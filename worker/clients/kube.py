@@ -30,7 +30,7 @@ Params = Mapping[str, str | int]
 
 PAGE_LIMIT = 500
 SHORT_RETRY_SECONDS = 2.0
-SHORTEST_IDLE, LONGEST_IDLE = 0.05, 1.0
+SHORTEST_IDLE, LONGEST_IDLE = 0.1, 1.0
 _CHUNK = 1 << 18
 _MESSAGE_LENGTH = 500
 _FUTURE = "Too large resource version"
@@ -161,7 +161,7 @@ class KubeClient:
         """Lines of a bounded watch from a version on, bookmarks included.
 
         Ends when the server ends it, after `timeout_seconds`, or when the stream has been silent for a while:
-        four times what the headers took, at least 0.05 s and at most 1 s. What was sent meanwhile comes with the
+        four times what the headers took, at least 0.1 s and at most 1 s. What was sent meanwhile comes with the
         next watch from the last version seen. Raises ClientError when the stream breaks; the lines before that
         are good; and ClientError("expired") when the version lies in the server's future. A line that did not arrive whole is not yielded."""
         asked: dict[str, str | int] = {

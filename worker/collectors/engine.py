@@ -198,9 +198,9 @@ class Puller:
 
     def _finish(self, pull: KindPull) -> None:
         """Merge what the watch brought, and list where that is needed."""
-        if pull.plan.resume_from and not pull.is_quiet:
+        if pull.plan.resume_from:
             self._guard(pull, pull.merge_watch, cursor=None)
-        elif not pull.plan.resume_from:
+        else:
             pull.must_list = True
         if not (pull.must_list or (pull.plan.relist and pull.error is None)):
             return

@@ -38,7 +38,7 @@ from apps.observations.services import (
 )
 from worker.clients.errors import BAD_BODY, EXPIRED, NOT_FOUND, ClientError
 from worker.clients.kube import KubeClient
-from worker.parsers.kinds import Bad, Kind, ParseError, decode_list, decode_watch, row_parts, watch_row
+from worker.parsers.kinds import Bad, Kind, ParseError, decode_list, decode_watch, page_rows, watch_row
 
 from .ahead import one_ahead
 from .plan import Cursor, Plan
@@ -88,11 +88,6 @@ class KindPull:
     @property
     def complete(self) -> bool:
         return self.error is None and not self.bad
-
-    @property
-    def is_quiet(self) -> bool:
-        """Whether the watch brought nothing to write."""
-        return not (self._buffer or self._staging or self.bad or self._ended or self._good)
 
     # ------------------------------------------------------------------ shared
     def _stage(self) -> Staging:
@@ -263,15 +258,15 @@ class KindPull:
         self.seen += seen + len(self.bad)
 
     def _listed_rows(self, client: KubeClient) -> Iterator[list[Row]]:
-        """The rows of each page in small parts, which keep the database busy meanwhile; what cannot be read is set aside."""
+        """The rows of each page; what cannot be read is set aside."""
         with closing(one_ahead(client.list_pages(self.kind.path(self.version)))) as bodies:
             for body in bodies:
                 page = decode_list(self.kind, self.version, body)
-                bad = page.bad
-                yield from row_parts(self.kind, page, bad)
+                rows, bad = page_rows(self.kind, page)
                 for item in bad:
                     self._set_aside(item)
                 self._listed_version = page.resource_version or self._listed_version
+                yield rows
 
     def _merge_list(self, staging: Staging) -> None:
         first = "listed_at" not in self.was

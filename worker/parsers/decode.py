@@ -7,7 +7,6 @@ body that is not JSON, or no list, raises ParseError("bad_body"); decode_watch n
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Generic, TypeVar
@@ -17,16 +16,6 @@ import msgspec
 from .base import BAD_BODY, Bad, Kind, ParseError, Row, Struct, bad_object, loose_version
 
 T = TypeVar("T")
-UNREADABLE = (
-    ParseError,
-    ValueError,
-    TypeError,
-    ArithmeticError,
-    LookupError,
-    AttributeError,
-    RuntimeError,
-)
-"""Whatever an object does to us, it costs only that object. Not every Exception: a task's time limit is one too."""
 
 
 class ListMeta(Struct, frozen=True):
@@ -138,24 +127,13 @@ def page_rows(kind: Kind, page: Page) -> tuple[list[Row], list[Bad]]:
     """Rows of the page's items in the order of `kind.columns`, and everything of the page that is unusable."""
     rows: list[Row] = []
     bad = list(page.bad)
-    for part in row_parts(kind, page, bad, size=len(page.items) or 1):
-        rows += part
+    make, keep = kind.row, rows.append
+    for index, item in enumerate(page.items):
+        try:
+            keep(make(item))
+        except Exception as error:  # noqa: BLE001  whatever an object does to us, it costs only that object
+            bad.append(page.refuse(index, _why(error)))
     return rows, bad
-
-
-def row_parts(kind: Kind, page: Page, bad: list[Bad], size: int = 50) -> Iterator[list[Row]]:
-    """Rows of the page in parts, so that whoever stores them need not wait for the whole page; what is unusable
-    is added to `bad`."""
-    make = kind.row
-    for start in range(0, len(page.items), size):
-        rows: list[Row] = []
-        keep = rows.append
-        for index, item in enumerate(page.items[start : start + size], start):
-            try:
-                keep(make(item))
-            except UNREADABLE as error:
-                bad.append(page.refuse(index, _why(error)))
-        yield rows
 
 
 def _why(error: Exception) -> str:
@@ -169,7 +147,7 @@ def watch_row(kind: Kind, watched: Watched) -> Row | Bad:
         return watched.bad
     try:
         return kind.row(watched.obj)
-    except UNREADABLE as error:
+    except Exception as error:  # noqa: BLE001  as in page_rows
         return bad_object(watched.raw, _why(error))
 
 

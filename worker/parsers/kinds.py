@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from .base import Bad, Kind, ParseError
 from .core import CORE_KINDS
-from .decode import Page, Watched, decode_list, decode_watch, page_rows, row_parts, watch_row
+from .decode import Page, Watched, decode_list, decode_watch, page_rows, watch_row
 from .kueue import KUEUE_KINDS
 from .volcano import VOLCANO_KINDS
 
@@ -31,6 +31,5 @@ __all__ = [
     "decode_watch",
     "kinds_of",
     "page_rows",
-    "row_parts",
     "watch_row",
 ]

@@ -60,10 +60,8 @@ Pull = Callable[..., RunResult]
 
 
 @pytest.fixture
-def pull(cluster: Cluster, settings: Any, monkeypatch: pytest.MonkeyPatch) -> Pull:
+def pull(cluster: Cluster, settings: Any) -> Pull:
     """`pull(source, minute)`: one pull at T0 + minute."""
-    # The server shares this process and a busy machine: what it has to say may come late.
-    monkeypatch.setattr(kube, "SHORTEST_IDLE", 0.2)
     settings.READ_TIMEOUT_SECONDS = 1
     settings.CONNECT_TIMEOUT_SECONDS = 1
 
