@@ -20,18 +20,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
 from typing import Any
 
 import msgspec
 
 
-class Rule(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
-    """One fault; see the module."""
+class Effect(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
+    """What happens to one answer: a rule's own, or all rules that apply together."""
 
-    kind: str = "*"
-    on: str = "*"
-    times: int | None = None
     delay: float = 0.0
     status: int | None = None
     message: str = ""
@@ -45,6 +41,14 @@ class Rule(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
     value: str | None = None
     empty: bool = False
     error: str | None = None
+
+
+class Rule(Effect):
+    """One fault: where and how often, and what; see the module."""
+
+    kind: str = "*"
+    on: str = "*"
+    times: int | None = None
 
     def matches(self, kind: str, on: str) -> bool:
         return self.kind in ("*", kind) and self.on in ("*", on)
@@ -55,27 +59,8 @@ class _Document(msgspec.Struct, forbid_unknown_fields=True):
     clock_skew: float = 0.0
 
 
-@dataclass(slots=True)
-class Effect:
-    """All rules that apply to one answer, together."""
-
-    delay: float = 0.0
-    status: int | None = None
-    message: str = ""
-    retry_after: int | None = None
-    hang: bool = False
-    cut: float | None = None
-    truncate: float | None = None
-    expire: bool = False
-    break_items: int = 0
-    bad_quantity: int = 0
-    value: str | None = None
-    empty: bool = False
-    error: str | None = None
-
-
 _NOTHING = Effect()
-_FIELDS = tuple(asdict(_NOTHING))
+_FIELDS = Effect.__struct_fields__
 
 
 class Faults:

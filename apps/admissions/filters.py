@@ -15,10 +15,10 @@ from django import forms
 from django.core.exceptions import ValidationError
 from django.utils.translation import gettext_lazy as _
 
-from apps.accounts.models import Team
 from apps.admissions.labels import CAUSE_LABELS
-from apps.admissions.selectors import UNBOUND, By, Criteria
+from apps.admissions.selectors import By, Criteria
 from apps.core.window_form import WindowForm
+from apps.fleet.filters import readable_team
 from apps.fleet.models import Cluster
 
 KINDS = [("", _("any")), ("Workload", "Workload"), ("PodGroup", "PodGroup"), ("Pod", "Pod")]
@@ -44,15 +44,7 @@ class ScopedForm(WindowForm):
         return slug
 
     def clean_team(self) -> str:
-        slug: str = self.cleaned_data["team"]
-        if not slug or (slug == UNBOUND and self.team_ids is None):
-            return slug
-        teams = Team.objects.filter(slug=slug)
-        if self.team_ids is not None:
-            teams = teams.filter(pk__in=list(self.team_ids))
-        if not teams.exists():
-            raise ValidationError(_("There is no team of this name."), code="not_found")
-        return slug
+        return readable_team(self.cleaned_data["team"], self.team_ids)
 
 
 class WaitingForm(ScopedForm):

@@ -19,7 +19,6 @@ from apps.accounts.models import Team
 from apps.admissions.labels import NO_REASON, cause_label, reason_label
 from apps.admissions.ownership import OWNERS, OWNERS_ON, owner_params
 from apps.admissions.pending import (
-    UNBOUND,
     WAITING_STATES,
     Criteria,
     Surroundings,
@@ -27,6 +26,7 @@ from apps.admissions.pending import (
     escape_like,
 )
 from apps.core.windows import Bucket, Window
+from apps.fleet.selectors import UNBOUND
 
 By = Literal["reason", "cause"]
 

@@ -20,7 +20,6 @@ from apps.fleet.models import Cluster
 from apps.fleet.selectors import BindingIndex
 
 # `Criteria.team` of work that no team owns.
-UNBOUND = "-"
 WAITING_STATES = ("pending", "reserved")
 
 

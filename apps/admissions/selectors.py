@@ -19,13 +19,13 @@ from apps.accounts.models import Team
 from apps.admissions.classifier import Verdict
 from apps.admissions.history import By, ReasonSeries, reason_series
 from apps.admissions.labels import NO_REASON, cause_label, reason_label
-from apps.admissions.pending import UNBOUND, Criteria, Pending, pending_work
+from apps.admissions.pending import Criteria, Pending, pending_work
 from apps.fleet.models import Cluster
 from apps.fleet.registry import is_device
+from apps.fleet.selectors import UNBOUND
 
 __all__ = [
     "NO_REASON",
-    "UNBOUND",
     "By",
     "Criteria",
     "ReasonCount",

@@ -16,11 +16,10 @@ from django.db.models.expressions import RawSQL
 
 from apps.accounts.models import Team
 from apps.fleet.models import Cluster
-from apps.fleet.selectors import BindingIndex
+from apps.fleet.selectors import UNBOUND, BindingIndex
 from apps.observations.models import Workload
 from apps.observations.selectors import live_objects, live_workloads
 
-UNBOUND = "-"
 Place = tuple[int, str, str, str, str]
 
 _IN_PLACES = """(observations_workload.cluster_id, observations_workload.kind, observations_workload.namespace,

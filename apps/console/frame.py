@@ -70,11 +70,6 @@ class Page:
         return self.as_of.observed_at is not None
 
     @property
-    def missing_names(self) -> list[str]:
-        """The clusters without which a total is made: nothing of a needed source was ever read there."""
-        return sorted({status.cluster.name for status in self.as_of.missing})
-
-    @property
     def needed_count(self) -> int:
         return sum(status.state is not State.ABSENT for status in self.as_of.statuses)
 

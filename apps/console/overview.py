@@ -4,33 +4,21 @@ from __future__ import annotations
 
 from django.http import HttpRequest, HttpResponseBase
 
-from apps.accounts.selectors import visible_teams
-from apps.admissions.selectors import oldest_wait
 from apps.capacity.selectors import capacity_report
-from apps.console.access import reader
 from apps.console.charts import Chart
 from apps.console.frame import FLEET, QUOTA, Page
 from apps.console.ladder import ladder
 from apps.console.links import finding_url
-from apps.console.team_rows import TeamTable, no_team_text, team_rows
+from apps.console.team_rows import team_table
 from apps.core.tables import table_csv, wants_csv
 from apps.findings.selectors import findings
-from apps.quotas.selectors import team_summaries
-from apps.usage.devices import team_utilisation
 
 FINDINGS_SHOWN = 8
 
 
 def overview(request: HttpRequest) -> HttpResponseBase:
     page = Page.open(request, sources=(*FLEET, *QUOTA))
-    rows = team_rows(
-        teams=visible_teams(reader(request)),
-        summaries=team_summaries(now=page.now, team_ids=page.team_ids, clusters=page.clusters),
-        oldest=oldest_wait(now=page.now, team_ids=page.team_ids),
-        busy=team_utilisation(now=page.now, clusters=page.clusters, team_ids=page.team_ids),
-        every_unit=False,
-    )
-    table = TeamTable(rows, empty_text=no_team_text(reader(request)))
+    table = team_table(page, every_unit=False)
     if wants_csv(request, "teams"):
         return table_csv(table, request)
     report = capacity_report(now=page.now, clusters=page.clusters)

@@ -14,9 +14,11 @@ from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
 from apps.accounts.models import Team, User
-from apps.accounts.selectors import sees_all_teams
+from apps.accounts.selectors import sees_all_teams, visible_teams
 from apps.admissions.labels import cause_label
-from apps.admissions.selectors import WaitingRow
+from apps.admissions.selectors import WaitingRow, oldest_wait
+from apps.console.access import reader
+from apps.console.frame import Page
 from apps.console.links import address
 from apps.core.formats import NOT_APPLICABLE, number_text
 from apps.core.tables import (
@@ -30,6 +32,8 @@ from apps.core.tables import (
 )
 from apps.core.templatetags.portal import quota_bar
 from apps.quotas.rows import TeamLine, TeamSummary
+from apps.quotas.selectors import team_summaries
+from apps.usage.devices import team_utilisation
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,3 +180,16 @@ def no_team_text(user: User) -> SafeString | str | None:
 def cause_tag(cause: str) -> SafeString:
     """A cause as a coloured square and a word."""
     return format_html('<span class="tag {}"><b>{}</b></span>', cause, cause_label(cause))
+
+
+def team_table(page: Page, *, every_unit: bool) -> TeamTable:
+    """The table of the teams that the reader of `page` may see."""
+    who = reader(page.request)
+    rows = team_rows(
+        teams=visible_teams(who),
+        summaries=team_summaries(now=page.now, team_ids=page.team_ids, clusters=page.clusters),
+        oldest=oldest_wait(now=page.now, team_ids=page.team_ids),
+        busy=team_utilisation(now=page.now, clusters=page.clusters, team_ids=page.team_ids),
+        every_unit=every_unit,
+    )
+    return TeamTable(rows, empty_text=no_team_text(who))

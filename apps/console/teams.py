@@ -5,35 +5,26 @@ from __future__ import annotations
 from django.http import HttpRequest, HttpResponseBase
 
 from apps.accounts.models import Team
-from apps.accounts.selectors import visible_teams
 from apps.admissions.filters import WaitingForm
-from apps.admissions.selectors import oldest_wait, waiting
+from apps.admissions.selectors import waiting
 from apps.admissions.work import recently_finished, running
-from apps.console.access import reader, team_or_404
+from apps.console.access import team_or_404
 from apps.console.frame import QUOTA, WORK, Page
 from apps.console.quota_table import QuotaTable
-from apps.console.team_rows import TeamTable, no_team_text, team_rows
+from apps.console.team_rows import team_table
 from apps.console.waiting_table import WaitingTable
 from apps.console.work_tables import FinishedTable, RunningTable
 from apps.core.tables import table_csv, wants_csv
 from apps.fleet.selectors import bindings_of_team
 from apps.quotas.rows import QuotaRow
-from apps.quotas.selectors import quota_rows, team_summaries
-from apps.usage.devices import team_utilisation
+from apps.quotas.selectors import quota_rows
 
 LINES_SHOWN = 3
 
 
 def teams(request: HttpRequest) -> HttpResponseBase:
     page = Page.open(request, sources=QUOTA)
-    rows = team_rows(
-        teams=visible_teams(reader(request)),
-        summaries=team_summaries(now=page.now, team_ids=page.team_ids, clusters=page.clusters),
-        oldest=oldest_wait(now=page.now, team_ids=page.team_ids),
-        busy=team_utilisation(now=page.now, clusters=page.clusters, team_ids=page.team_ids),
-        every_unit=True,
-    )
-    table = TeamTable(rows, empty_text=no_team_text(reader(request)))
+    table = team_table(page, every_unit=True)
     if wants_csv(request):
         return table_csv(table, request)
     return page.render("console/teams.html", {"table": page.prepare(table)})

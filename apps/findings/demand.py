@@ -11,10 +11,10 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext_lazy
 
 from apps.accounts.models import Team
-from apps.admissions.selectors import UNBOUND, waiting
+from apps.admissions.selectors import waiting
 from apps.findings.rows import Finding, Severity, duration
 from apps.fleet.models import Cluster, TeamBinding
-from apps.fleet.selectors import BindingIndex
+from apps.fleet.selectors import UNBOUND, BindingIndex
 from apps.observations.models import ClusterObject
 from apps.observations.selectors import live_objects
 

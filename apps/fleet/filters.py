@@ -16,9 +16,7 @@ from django.utils.translation import gettext_lazy as _
 
 from apps.accounts.models import Team
 from apps.fleet.models import Cluster
-from apps.fleet.selectors import enabled_clusters
-
-UNBOUND = "-"
+from apps.fleet.selectors import UNBOUND, enabled_clusters
 
 
 class ClusterForm(forms.Form):
@@ -44,6 +42,18 @@ class ClusterForm(forms.Form):
         return slug
 
 
+def readable_team(slug: str, team_ids: Collection[int] | None, *, takes_unbound: bool = True) -> str:
+    """The slug of a team that a reader of `team_ids` may see, "" for any. Raises ValidationError("not_found")."""
+    if not slug or (slug == UNBOUND and takes_unbound and team_ids is None):
+        return slug
+    teams = Team.objects.filter(slug=slug)
+    if team_ids is not None:
+        teams = teams.filter(pk__in=list(team_ids))
+    if not teams.exists():
+        raise ValidationError(_("There is no team of this name."), code="not_found")
+    return slug
+
+
 class TeamScopeForm(ClusterForm):
     """Narrow to one cluster and one team. Where `takes_unbound`, "-" is what no team owns, for readers who see all
     teams."""
@@ -52,15 +62,7 @@ class TeamScopeForm(ClusterForm):
     team = forms.CharField(label=_("Team"), required=False, max_length=80)
 
     def clean_team(self) -> str:
-        slug: str = self.cleaned_data["team"]
-        if not slug or (slug == UNBOUND and self.takes_unbound and self.team_ids is None):
-            return slug
-        teams = Team.objects.filter(slug=slug)
-        if self.team_ids is not None:
-            teams = teams.filter(pk__in=list(self.team_ids))
-        if not teams.exists():
-            raise ValidationError(_("There is no team of this name."), code="not_found")
-        return slug
+        return readable_team(self.cleaned_data["team"], self.team_ids, takes_unbound=self.takes_unbound)
 
 
 class OwnerForm(TeamScopeForm):

@@ -21,6 +21,8 @@ from django.db.models import Q, QuerySet
 from apps.fleet.models import Cluster, TeamBinding
 
 Kind = TeamBinding.Kind
+# In filters and series: what no team owns.
+UNBOUND = "-"
 
 
 @dataclass(frozen=True, slots=True)

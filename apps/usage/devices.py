@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
+from typing import Any
 
 from django.db import connection
 
@@ -19,23 +20,31 @@ from apps.fleet.models import Cluster
 from apps.fleet.selectors import BindingIndex
 from apps.observations.selectors import stale_after
 
-# The newest fresh sample of each device, with the live pod that it names and where that pod's LocalQueue leads.
+# The newest fresh sample of each device …
 _NEWEST = """
 WITH newest AS (
   SELECT DISTINCT ON (cluster_id, device, instance) * FROM observations_devicesample
   WHERE cluster_id = ANY(%(clusters)s) AND sampled_at > %(since)s AND sampled_at <= %(now)s
     AND (%(node)s = '' OR node_name = %(node)s)
   ORDER BY cluster_id, device, instance, sampled_at DESC)
-SELECT s.cluster_id, s.device, s.instance, s.node_name, s.model, s.namespace, s.pod, s.utilisation_ratio,
-  s.utilisation_source, s.memory_used_bytes, s.memory_total_bytes, s.power_watts, s.xid, s.sampled_at,
-  coalesce(p.queue_name, ''), coalesce(p.pod_group, ''), coalesce(q.spec->>'cluster_queue', '')
+"""
+# … with the live pod that it names and where that pod's LocalQueue leads …
+_WITH_PODS = """
 FROM newest s
 LEFT JOIN observations_pod p ON p.cluster_id = s.cluster_id AND p.namespace = s.namespace AND p.name = s.pod
   AND p.gone_at IS NULL AND s.pod <> ''
 LEFT JOIN observations_clusterobject q ON q.cluster_id = s.cluster_id AND q.kind = 'LocalQueue'
   AND q.namespace = p.namespace AND q.name = p.queue_name AND q.gone_at IS NULL
-ORDER BY s.cluster_id, s.node_name, s.device, s.instance
 """
+# … and what tells whose it is: arguments of `_team`.
+_OWNED = """s.cluster_id, s.namespace, coalesce(p.queue_name, ''), coalesce(p.pod_group, '') <> '',
+  coalesce(q.spec->>'cluster_queue', '')"""
+_DEVICES = f"""{_NEWEST} SELECT s.cluster_id, s.device, s.instance, s.node_name, s.model, s.namespace, s.pod,
+  s.utilisation_ratio, s.utilisation_source, s.memory_used_bytes, s.memory_total_bytes, s.power_watts, s.xid,
+  s.sampled_at, {_OWNED} {_WITH_PODS} ORDER BY s.cluster_id, s.node_name, s.device, s.instance"""
+_BUSY = f"""{_NEWEST} SELECT {_OWNED}, sum(s.utilisation_ratio), count(*) {_WITH_PODS}
+WHERE s.pod <> '' AND s.utilisation_ratio IS NOT NULL GROUP BY 1, 2, 3, 4, 5"""
+_OWNED_COLUMNS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,28 +70,35 @@ class DeviceRow:
 
 
 def device_rows(*, now: datetime, clusters: Iterable[Cluster], node_name: str = "") -> list[DeviceRow]:
-    """The devices that were sampled within two intervals, of one node or of all, in the order of nodes."""
-    ids = [cluster.pk for cluster in clusters]
-    index = BindingIndex.load(now, clusters=ids)
-    with connection.cursor() as cursor:
-        cursor.execute(
-            _NEWEST, {"clusters": ids, "since": now - 2 * stale_after(), "now": now, "node": node_name}
-        )
-        found = cursor.fetchall()
+    """The devices with a fresh sample, of one node or of all, in the order of nodes. Fresh: younger than twice the
+    age at which a source is stale."""
+    index, found = _read(_DEVICES, now=now, clusters=clusters, node_name=node_name)
     rows = []
-    for *columns, queue_name, pod_group, cluster_queue in found:
-        cluster_id, namespace, pod = columns[0], columns[5], columns[6]
-        team = None
-        if pod:
-            team = index.team_id_for(
-                cluster_id,
-                namespace=namespace,
-                queue_name=queue_name,
-                queue=queue_name if pod_group else cluster_queue,
-                volcano=bool(pod_group),
-            )
-        rows.append(DeviceRow(*(*columns, team)))
+    for columns in found:
+        sampled, owned = columns[:-_OWNED_COLUMNS], columns[-_OWNED_COLUMNS:]
+        team = _team(index, *owned) if sampled[6] else None
+        rows.append(DeviceRow(*(*sampled, team)))
     return rows
+
+
+def _read(
+    query: str, *, now: datetime, clusters: Iterable[Cluster], node_name: str = ""
+) -> tuple[BindingIndex, list[tuple[Any, ...]]]:
+    ids = [cluster.pk for cluster in clusters]
+    since = now - 2 * stale_after()
+    with connection.cursor() as cursor:
+        cursor.execute(query, {"clusters": ids, "since": since, "now": now, "node": node_name})
+        found: list[tuple[Any, ...]] = cursor.fetchall()
+    return BindingIndex.load(now, clusters=ids), found
+
+
+def _team(
+    index: BindingIndex, cluster_id: int, namespace: str, queue_name: str, volcano: bool, cluster_queue: str
+) -> int | None:
+    queue = queue_name if volcano else cluster_queue
+    return index.team_id_for(
+        cluster_id, namespace=namespace, queue_name=queue_name, queue=queue, volcano=volcano
+    )
 
 
 def without_others(rows: Iterable[DeviceRow], team_ids: Collection[int] | None) -> list[DeviceRow]:
@@ -99,10 +115,11 @@ def team_utilisation(
     *, now: datetime, clusters: Iterable[Cluster], team_ids: Collection[int] | None
 ) -> dict[int, Decimal]:
     """The mean utilisation of the devices that each team's pods are on; a team without such a sample is left out."""
-    ratios: defaultdict[int, list[Decimal]] = defaultdict(list)
-    for row in device_rows(now=now, clusters=clusters):
-        if row.team_id is None or row.utilisation_ratio is None:
-            continue
-        if team_ids is None or row.team_id in team_ids:
-            ratios[row.team_id].append(row.utilisation_ratio)
-    return {team: sum(found, Decimal(0)) / len(found) for team, found in ratios.items()}
+    index, found = _read(_BUSY, now=now, clusters=clusters)
+    sums: defaultdict[int, list[Decimal]] = defaultdict(lambda: [Decimal(0), Decimal(0)])
+    for *owned, ratios, count in found:
+        team = _team(index, *owned)
+        if team is not None and (team_ids is None or team in team_ids):
+            sums[team][0] += ratios
+            sums[team][1] += count
+    return {team: ratios / count for team, (ratios, count) in sums.items()}

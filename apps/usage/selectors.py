@@ -17,11 +17,11 @@ from django.utils.translation import gettext as _
 from apps.accounts.models import Team
 from apps.core.windows import Bucket, Window
 from apps.fleet.models import Cluster
+from apps.fleet.selectors import UNBOUND
 from apps.usage.models import CapacityHour, UsageHour, Watermark
 
 UsageBy = Literal["team", "queue", "flavor", "resource", "cluster"]
 # `UsageCriteria.team` of work that no team owns.
-UNBOUND = "-"
 
 
 @dataclass(frozen=True, slots=True)

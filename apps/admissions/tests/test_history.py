@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from apps.admissions.selectors import NO_REASON, UNBOUND, Criteria, ReasonSeries, reason_series
+from apps.admissions.selectors import NO_REASON, Criteria, ReasonSeries, reason_series
 from apps.core.windows import Bucket, Window
+from apps.fleet.selectors import UNBOUND
 
 from .builders import T0, bind, hours, make_cluster, make_event, make_span, make_team, make_work
 

@@ -11,13 +11,13 @@ import pytest
 from apps.admissions.filters import WaitingForm
 from apps.admissions.selectors import (
     NO_REASON,
-    UNBOUND,
     Criteria,
     oldest_wait,
     reason_counts,
     team_waiting,
     waiting,
 )
+from apps.fleet.selectors import UNBOUND
 
 from .builders import (
     T0,

@@ -10,10 +10,10 @@ import pytest
 
 from apps.admissions.tests.builders import T0, bind, hours, make_cluster, make_team
 from apps.core.windows import Bucket, Window
+from apps.fleet.selectors import UNBOUND
 from apps.usage.filters import UsageForm
 from apps.usage.models import CapacityHour
 from apps.usage.selectors import (
-    UNBOUND,
     UsageCriteria,
     capacity_series,
     usage_rows,
