@@ -10,13 +10,37 @@ a cluster in which neither is installed reserves nothing, which is zero.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 
 from apps.fleet.models import Cluster
 from apps.observations.models import Node
 from apps.observations.selectors import AsOf
+
+MEASURES = ("units", "equivalents", "memory")
+"""How a row can be read: units of its one kind, GPU-equivalents (three decimals), or bytes of framebuffer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Amounts:
+    """One row's numbers in one measure. None: not said, or not to be said in this measure (memory of time slices
+    is not divided; units of several kinds are not added). held + free + stranded = allocatable where held is known.
+    `guarantee`, `deserved`, `capability`: Volcano's, beside Kueue's nominal and ceiling."""
+
+    unit: str
+    physical: Decimal | None
+    allocatable: Decimal | None
+    held_bound: Decimal | None = None
+    free: Decimal | None = None
+    stranded: Decimal | None = None
+    held_reserved: Decimal | None = None
+    held_admitted: Decimal | None = None
+    nominal: Decimal | None = None
+    ceiling: Decimal | None = None
+    guarantee: Decimal | None = None
+    deserved: Decimal | None = None
+    capability: Decimal | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +60,7 @@ class UnitRow:
     ceiling: Decimal | None
     equivalents: Decimal
     memory_bytes: int | None
+    stranded: Decimal | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +68,10 @@ class PoolRow:
     """`nominal` is the sum of quota promised on the pool, `ceiling` what its queues reach if every one borrows
     all it may; `held_bound` what pods on its nodes hold, `held_reserved` what queues have reserved (None: not
     collected, or with `reserved_known` that it lies in flavors over several pools, of which none can claim it);
-    `free` what is allocatable and not held by a bound pod."""
+    `free` what is allocatable, not held by a bound pod and can be taken; `stranded` what is not held and cannot be
+    taken, because its node has no CPU, memory or room for a pod left. `amounts`: the same in each of MEASURES;
+    `mode_sentence`: what a unit is and is not; `stranded_slices`: MIG compute and memory slices that no instance
+    covers (part of the physical cards, in no unit)."""
 
     cluster: Cluster
     vendor: str
@@ -67,6 +95,11 @@ class PoolRow:
     estimated: bool
     reserved_known: bool = True
     notes: tuple[str, ...] = ()
+    stranded: Decimal | None = None
+    held_admitted: Decimal | None = None
+    amounts: Mapping[str, Amounts] = field(default_factory=dict)
+    mode_sentence: str = ""
+    stranded_slices: tuple[int, int] = (0, 0)
 
     @property
     def key(self) -> str:
@@ -101,6 +134,8 @@ class Totals:
     nodes: int
     without_pods: tuple[Cluster, ...] = ()
     without_quota: tuple[Cluster, ...] = ()
+    stranded: Decimal | None = None
+    held_admitted: Decimal | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +202,12 @@ class NodeRow:
     estimated: bool
     notes: tuple[str, ...]
     observed_at: datetime
+    stranded: Decimal | None = None
+    amounts: Mapping[str, Amounts] = field(default_factory=dict)
+    mode_sentence: str = ""
+    stranded_slices: tuple[int, int] = (0, 0)
+    origin: str = "plugin"
+    capacity_type: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,8 +38,8 @@ _SHARING = {
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One schedulable resource of a group. `equivalents`: whole cards per unit; `memory_bytes` per unit, None
-    where it is not divided (time slices) or not said."""
+    """One schedulable resource of a group. `equivalents`: whole cards per unit, by compute; `memory_equivalents`:
+    by memory, None where it is not divided (time slices) or not known; `memory_bytes` per unit, None likewise."""
 
     resource: str
     profile: str
@@ -47,6 +47,7 @@ class Unit:
     allocatable: Decimal
     equivalents: Fraction
     memory_bytes: int | None = None
+    memory_equivalents: Fraction | None = None
 
     @property
     def missing(self) -> Decimal:
@@ -55,9 +56,24 @@ class Unit:
 
 
 @dataclass(frozen=True, slots=True)
+class Device:
+    """A card known by name. `healthy` False: its register or a taint says so, in the words of `why`."""
+
+    uuid: str
+    healthy: bool = True
+    why: str = ""
+    numa: str = ""
+    pcie: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Group:
     """Cards of one model in one mode. `lost`: cards that the labels know and the plugin does not; `plugin_down`:
-    the plugin offers nothing, `cards` and units are those last known. `codes`: what is odd, for notes."""
+    the plugin offers nothing, `cards` and units are those last known. `codes`: what is odd, for notes.
+    `origin`: who says so, the device plugin or a DRA driver; `devices`: the cards that are known by name (UUIDs of a
+    register annotation or of ResourceSlices), as far as any are. `card_memory_bytes`: framebuffer of one card;
+    `stranded_compute`, `stranded_memory`: MIG slices of these cards that no instance covers, of
+    `compute_slices` and `memory_slices` per card (0: not partitioned)."""
 
     vendor: str
     model: str
@@ -70,6 +86,13 @@ class Group:
     uninitialised: bool = False
     estimated: bool = False
     codes: tuple[str, ...] = ()
+    origin: str = "plugin"
+    devices: tuple[Device, ...] = ()
+    card_memory_bytes: int | None = None
+    compute_slices: int = 0
+    memory_slices: int = 0
+    stranded_compute: int = 0
+    stranded_memory: int = 0
 
     @property
     def units_per_card(self) -> Fraction:

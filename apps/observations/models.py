@@ -33,6 +33,7 @@ class Source(models.TextChoices):
     EVENTS = "events", _("Events")
     KUEUE = "kueue", _("Kueue")
     VOLCANO = "volcano", _("Volcano")
+    DEVICES = "devices", _("Device objects")
     DCGM = "dcgm", _("Prometheus / DCGM")
 
 
@@ -92,9 +93,11 @@ class ObservedObject(models.Model):
 
 class Node(ObservedObject):
     """A node. `taints`: [{key, value, effect}]; `conditions`: {type: {status, reason, message, since}};
-    `annotations`: only those that the device registry reads; capacity/allocatable: {resource: quantity}."""
+    `annotations`: only those that the device registry reads; capacity/allocatable: {resource: quantity}; `info`:
+    {kernel, os, runtime, kubelet, architecture} of status.nodeInfo, absent keys left out."""
 
     annotations = models.JSONField(default=dict)
+    info = models.JSONField(default=dict, db_default={})
     taints = models.JSONField(default=list)
     conditions = models.JSONField(default=dict)
     capacity = models.JSONField(default=dict)
@@ -113,7 +116,9 @@ class Node(ObservedObject):
 class Pod(ObservedObject):
     """A pod. `requests`: effective requests {resource: quantity} (max of init, sum of containers and sidecars,
     plus overhead); `conditions`: {type: {status, reason, message, since}}; `devices` counts accelerator units of
-    any kind in `requests` and serves only to find GPU pods, never as a total across kinds."""
+    any kind in `requests` and serves only to find GPU pods, never as a total across kinds. `claims`: the
+    ResourceClaims the pod uses, [{claim, resources}]; `resources` names the extended resources of `requests` that
+    this claim serves (status.extendedResourceClaimStatus), [] for an ordinary claim."""
 
     node_name = models.CharField(max_length=253, blank=True, default="")
     phase = models.CharField(max_length=20, blank=True, default="")
@@ -129,6 +134,7 @@ class Pod(ObservedObject):
     scheduler = models.CharField(max_length=120, blank=True, default="")
     requests = models.JSONField(default=dict)
     devices = models.DecimalField(max_digits=20, decimal_places=3, default=0)
+    claims = models.JSONField(default=list, db_default=[])
     conditions = models.JSONField(default=dict)
     scheduling_gates = models.JSONField(default=list)
     bound_at = models.DateTimeField(null=True)
@@ -142,6 +148,11 @@ class Pod(ObservedObject):
         indexes: ClassVar[list[models.Index]] = [
             models.Index(fields=["cluster", "node_name"], name="pod_by_node"),
             models.Index(fields=["cluster", "namespace", "name"], name="pod_by_name"),
+            # What changed since a moment, for whoever keeps something computed from pods.
+            models.Index(fields=["cluster", "observed_at"], name="pod_by_change"),
+            models.Index(
+                fields=["cluster", "gone_at"], name="pod_by_end", condition=models.Q(gone_at__isnull=False)
+            ),
             models.Index(
                 fields=["cluster", "phase"],
                 name="pod_live_gpu",
@@ -211,10 +222,11 @@ class Workload(ObservedObject):
 
 class ClusterObject(ObservedObject):
     """Every other kind, generic: ClusterQueue, Cohort, LocalQueue, ResourceFlavor, AdmissionCheck, Topology,
-    WorkloadPriorityClass (Kueue), Queue (Volcano, kind "VolcanoQueue"), Job (Volcano, kind "VolcanoJob").
+    WorkloadPriorityClass (Kueue), Queue (Volcano, kind "VolcanoQueue"), Job (Volcano, kind "VolcanoJob"), HyperNode
+    (Volcano), DeviceClass, ResourceSlice, ResourceClaim, DeviceTaintRule (DRA), ClusterPolicy (GPU operator).
 
     `spec` and `status` hold the parser's normalised shape, the same for every served API version
-    (worker/parsers/kueue.py and volcano.py document it per kind)."""
+    (worker/parsers/kueue.py, volcano.py and devices.py document it per kind)."""
 
     kind = models.CharField(max_length=40)
     spec = models.JSONField(default=dict)
@@ -323,9 +335,14 @@ class DeviceSample(PartitionedFact):
     """One device (or MIG instance) at one instant, partitioned by `sampled_at`; unique on
     (cluster, device, instance, sampled_at). NULL = the exporter did not say; never 0 for unknown.
 
-    device: vendor UUID of the card; instance: MIG GPU instance id, "" for a whole card.
+    device: vendor UUID of the card; instance: MIG GPU instance id, "" for a whole card; profile: the MIG profile as
+    the exporter names it; vendor: of the device registry; driver: version, "" when the exporter does not say.
     utilisation_ratio 0…1, from `utilisation_source` ("sm_active", "gr_engine_active", "gpu_util", …).
-    power_watts is board power: present only on one row per card and instant."""
+    power_watts is board power: present only on one row per card and instant.
+    `namespace`/`pod` name the one pod on the device. Where several share it they are empty and `shares` holds
+    [{namespace, pod, ratio}] with a ratio only where the exporter measured that pod by itself; `attribution` says
+    how pods were told: "" (nobody named), "whole" (one pod has the device), "per_process" (measured per pod),
+    "copies" (the device's value repeated per pod), "flips" (one label for several pods in turn)."""
 
     cluster = models.ForeignKey(Cluster, on_delete=models.DO_NOTHING, db_constraint=False, related_name="+")
     sampled_at = models.DateTimeField()
@@ -341,6 +358,11 @@ class DeviceSample(PartitionedFact):
     memory_total_bytes = models.BigIntegerField(null=True)
     power_watts = models.DecimalField(max_digits=9, decimal_places=2, null=True)
     xid = models.IntegerField(null=True)
+    vendor = models.CharField(max_length=30, blank=True)
+    profile = models.CharField(max_length=40, blank=True)
+    driver = models.CharField(max_length=60, blank=True)
+    attribution = models.CharField(max_length=20, blank=True)
+    shares = models.JSONField(default=list)
 
     class Meta:
         managed = False
