@@ -7,12 +7,16 @@ a source that was never read has no age at all (absent is not zero).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from decimal import Decimal
 from enum import StrEnum
+from typing import Any
 
 from django.conf import settings
+from django.db import connection
 from django.db.models import Count, QuerySet
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
@@ -278,3 +282,76 @@ def live_workloads(*, clusters: Iterable[Cluster] | None = None) -> QuerySet[Wor
 def live_objects(*, kind: str, clusters: Iterable[Cluster] | None = None) -> QuerySet[ClusterObject]:
     """Objects of one of the generic kinds ("ClusterQueue", "VolcanoQueue", …) that exist now."""
     return ClusterObject.objects.filter(cluster__in=_clusters(clusters), kind=kind, gone_at=None)
+
+
+# ---- device samples -------------------------------------------------------------------------------------------
+
+NEWEST_SAMPLES = """newest AS (
+  SELECT DISTINCT ON (cluster_id, device, instance) * FROM observations_devicesample
+  WHERE cluster_id = ANY(%(clusters)s) AND sampled_at > %(since)s AND sampled_at <= %(now)s
+    AND (%(node)s = '' OR node_name = %(node)s)
+  ORDER BY cluster_id, device, instance, sampled_at DESC)"""
+"""The newest fresh sample of each device or instance, as a common table `newest` of `sample_window`'s parameters."""
+
+_SAMPLE_COLUMNS = """cluster_id, device, instance, node_name, model, namespace, pod, utilisation_ratio,
+  utilisation_source, memory_used_bytes, memory_total_bytes, power_watts, xid, sampled_at, vendor, profile, driver,
+  attribution, shares"""
+_SAMPLES = f"""WITH {NEWEST_SAMPLES} SELECT {_SAMPLE_COLUMNS} FROM newest
+ORDER BY cluster_id, node_name, device, instance"""
+_SEEN = f"""WITH {NEWEST_SAMPLES} SELECT cluster_id, node_name, count(DISTINCT device) FROM newest
+WHERE node_name <> '' GROUP BY 1, 2"""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One device (or MIG instance) at its newest sample; the columns of DeviceSample, which says what they mean."""
+
+    cluster_id: int
+    device: str
+    instance: str
+    node_name: str
+    model: str
+    namespace: str
+    pod: str
+    utilisation_ratio: Decimal | None
+    utilisation_source: str
+    memory_used_bytes: int | None
+    memory_total_bytes: int | None
+    power_watts: Decimal | None
+    xid: int | None
+    sampled_at: datetime
+    vendor: str
+    profile: str
+    driver: str
+    attribution: str
+    shares: list[Mapping[str, Any]]
+
+
+def sample_window(*, now: datetime, clusters: Iterable[Cluster], node: str = "") -> dict[str, Any]:
+    """Parameters of NEWEST_SAMPLES. Fresh: younger than twice the age at which a source is stale."""
+    return {
+        "clusters": [cluster.pk for cluster in clusters],
+        "since": now - 2 * stale_after(),
+        "now": now,
+        "node": node,
+    }
+
+
+def newest_samples(*, now: datetime, clusters: Iterable[Cluster], node: str = "") -> list[Sample]:
+    """The devices with a fresh sample, of one node or of all, in the order of nodes."""
+    with connection.cursor() as cursor:
+        cursor.execute(_SAMPLES, sample_window(now=now, clusters=clusters, node=node))
+        return [Sample(*row[:-1], shares=_decoded(row[-1])) for row in cursor.fetchall()]
+
+
+def _decoded(shares: Any) -> list[Mapping[str, Any]]:
+    """Django hands jsonb of a raw query out as text."""
+    found: list[Mapping[str, Any]] = json.loads(shares) if isinstance(shares, str) else shares
+    return found
+
+
+def seen_cards(*, now: datetime, clusters: Iterable[Cluster], node: str = "") -> dict[tuple[int, str], int]:
+    """(cluster id, node) → cards with a fresh sample. An instance of a card is not a second one."""
+    with connection.cursor() as cursor:
+        cursor.execute(_SEEN, sample_window(now=now, clusters=clusters, node=node))
+        return {(cluster_id, name): cards for cluster_id, name, cards in cursor.fetchall()}

@@ -18,17 +18,9 @@ from django.db import connection
 
 from apps.fleet.models import Cluster
 from apps.fleet.selectors import BindingIndex
-from apps.observations.selectors import stale_after
+from apps.observations.selectors import NEWEST_SAMPLES, sample_window
 
-# The newest fresh sample of each device …
-_NEWEST = """
-WITH newest AS (
-  SELECT DISTINCT ON (cluster_id, device, instance) * FROM observations_devicesample
-  WHERE cluster_id = ANY(%(clusters)s) AND sampled_at > %(since)s AND sampled_at <= %(now)s
-    AND (%(node)s = '' OR node_name = %(node)s)
-  ORDER BY cluster_id, device, instance, sampled_at DESC)
-"""
-# … with the live pod that it names and where that pod's LocalQueue leads …
+# The newest samples with the live pod that each names and where that pod's LocalQueue leads …
 _WITH_PODS = """
 FROM newest s
 LEFT JOIN observations_pod p ON p.cluster_id = s.cluster_id AND p.namespace = s.namespace AND p.name = s.pod
@@ -39,10 +31,10 @@ LEFT JOIN observations_clusterobject q ON q.cluster_id = s.cluster_id AND q.kind
 # … and what tells whose it is: arguments of `_team`.
 _OWNED = """s.cluster_id, s.namespace, coalesce(p.queue_name, ''), coalesce(p.pod_group, '') <> '',
   coalesce(q.spec->>'cluster_queue', '')"""
-_DEVICES = f"""{_NEWEST} SELECT s.cluster_id, s.device, s.instance, s.node_name, s.model, s.namespace, s.pod,
-  s.utilisation_ratio, s.utilisation_source, s.memory_used_bytes, s.memory_total_bytes, s.power_watts, s.xid,
+_DEVICES = f"""WITH {NEWEST_SAMPLES} SELECT s.cluster_id, s.device, s.instance, s.node_name, s.model, s.namespace,
+  s.pod, s.utilisation_ratio, s.utilisation_source, s.memory_used_bytes, s.memory_total_bytes, s.power_watts, s.xid,
   s.sampled_at, {_OWNED} {_WITH_PODS} ORDER BY s.cluster_id, s.node_name, s.device, s.instance"""
-_BUSY = f"""{_NEWEST} SELECT {_OWNED}, sum(s.utilisation_ratio), count(*) {_WITH_PODS}
+_BUSY = f"""WITH {NEWEST_SAMPLES} SELECT {_OWNED}, sum(s.utilisation_ratio), count(*) {_WITH_PODS}
 WHERE s.pod <> '' AND s.utilisation_ratio IS NOT NULL GROUP BY 1, 2, 3, 4, 5"""
 _OWNED_COLUMNS = 5
 
@@ -84,12 +76,11 @@ def device_rows(*, now: datetime, clusters: Iterable[Cluster], node_name: str = 
 def _read(
     query: str, *, now: datetime, clusters: Iterable[Cluster], node_name: str = ""
 ) -> tuple[BindingIndex, list[tuple[Any, ...]]]:
-    ids = [cluster.pk for cluster in clusters]
-    since = now - 2 * stale_after()
+    window = sample_window(now=now, clusters=clusters, node=node_name)
     with connection.cursor() as cursor:
-        cursor.execute(query, {"clusters": ids, "since": since, "now": now, "node": node_name})
+        cursor.execute(query, window)
         found: list[tuple[Any, ...]] = cursor.fetchall()
-    return BindingIndex.load(now, clusters=ids), found
+    return BindingIndex.load(now, clusters=window["clusters"]), found
 
 
 def _team(
