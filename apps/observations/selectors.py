@@ -286,19 +286,21 @@ def live_objects(*, kind: str, clusters: Iterable[Cluster] | None = None) -> Que
 
 # ---- device samples -------------------------------------------------------------------------------------------
 
-NEWEST_SAMPLES = """newest AS (
+NEWEST_SAMPLES = """
+WITH newest AS (
   SELECT DISTINCT ON (cluster_id, device, instance) * FROM observations_devicesample
   WHERE cluster_id = ANY(%(clusters)s) AND sampled_at > %(since)s AND sampled_at <= %(now)s
     AND (%(node)s = '' OR node_name = %(node)s)
-  ORDER BY cluster_id, device, instance, sampled_at DESC)"""
-"""The newest fresh sample of each device or instance, as a common table `newest` of `sample_window`'s parameters."""
+  ORDER BY cluster_id, device, instance, sampled_at DESC)
+"""
+"""The newest fresh sample of each device or instance, as a common table `newest`; parameters: sample_window."""
 
 _SAMPLE_COLUMNS = """cluster_id, device, instance, node_name, model, namespace, pod, utilisation_ratio,
   utilisation_source, memory_used_bytes, memory_total_bytes, power_watts, xid, sampled_at, vendor, profile, driver,
   attribution, shares"""
-_SAMPLES = f"""WITH {NEWEST_SAMPLES} SELECT {_SAMPLE_COLUMNS} FROM newest
+_SAMPLES = f"""{NEWEST_SAMPLES} SELECT {_SAMPLE_COLUMNS} FROM newest
 ORDER BY cluster_id, node_name, device, instance"""
-_SEEN = f"""WITH {NEWEST_SAMPLES} SELECT cluster_id, node_name, count(DISTINCT device) FROM newest
+_SEEN = f"""{NEWEST_SAMPLES} SELECT cluster_id, node_name, count(DISTINCT device) FROM newest
 WHERE node_name <> '' GROUP BY 1, 2"""
 
 
@@ -341,7 +343,7 @@ def newest_samples(*, now: datetime, clusters: Iterable[Cluster], node: str = ""
     """The devices with a fresh sample, of one node or of all, in the order of nodes."""
     with connection.cursor() as cursor:
         cursor.execute(_SAMPLES, sample_window(now=now, clusters=clusters, node=node))
-        return [Sample(*row[:-1], shares=_decoded(row[-1])) for row in cursor.fetchall()]
+        return [Sample(*row[:-1], _decoded(row[-1])) for row in cursor.fetchall()]
 
 
 def _decoded(shares: Any) -> list[Mapping[str, Any]]:

@@ -31,10 +31,10 @@ LEFT JOIN observations_clusterobject q ON q.cluster_id = s.cluster_id AND q.kind
 # … and what tells whose it is: arguments of `_team`.
 _OWNED = """s.cluster_id, s.namespace, coalesce(p.queue_name, ''), coalesce(p.pod_group, '') <> '',
   coalesce(q.spec->>'cluster_queue', '')"""
-_DEVICES = f"""WITH {NEWEST_SAMPLES} SELECT s.cluster_id, s.device, s.instance, s.node_name, s.model, s.namespace,
+_DEVICES = f"""{NEWEST_SAMPLES} SELECT s.cluster_id, s.device, s.instance, s.node_name, s.model, s.namespace,
   s.pod, s.utilisation_ratio, s.utilisation_source, s.memory_used_bytes, s.memory_total_bytes, s.power_watts, s.xid,
   s.sampled_at, {_OWNED} {_WITH_PODS} ORDER BY s.cluster_id, s.node_name, s.device, s.instance"""
-_BUSY = f"""WITH {NEWEST_SAMPLES} SELECT {_OWNED}, sum(s.utilisation_ratio), count(*) {_WITH_PODS}
+_BUSY = f"""{NEWEST_SAMPLES} SELECT {_OWNED}, sum(s.utilisation_ratio), count(*) {_WITH_PODS}
 WHERE s.pod <> '' AND s.utilisation_ratio IS NOT NULL GROUP BY 1, 2, 3, 4, 5"""
 _OWNED_COLUMNS = 5
 

@@ -29,7 +29,7 @@ def test_every_column_of_the_newest_fresh_sample() -> None:
     cluster = make_cluster()
     sample(cluster, "GPU-1", ago=70, driver="old")
     shares = [{"namespace": "ml", "pod": "a", "ratio": "0.2500"}]
-    said = {
+    said: dict[str, Any] = {
         "model": "NVIDIA L4",
         "vendor": "nvidia",
         "profile": "1g.6gb",
