@@ -299,9 +299,9 @@ _SAMPLE_COLUMNS = """cluster_id, device, instance, node_name, model, namespace, 
   utilisation_source, memory_used_bytes, memory_total_bytes, power_watts, xid, sampled_at, vendor, profile, driver,
   attribution, shares"""
 _SAMPLES = f"""{NEWEST_SAMPLES} SELECT {_SAMPLE_COLUMNS} FROM newest
-ORDER BY cluster_id, node_name, device, instance"""
+ORDER BY cluster_id, node_name, device, instance"""  # noqa: S608  constants of this module
 _SEEN = f"""{NEWEST_SAMPLES} SELECT cluster_id, node_name, count(DISTINCT device) FROM newest
-WHERE node_name <> '' GROUP BY 1, 2"""
+WHERE node_name <> '' GROUP BY 1, 2"""  # noqa: S608
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,7 +343,7 @@ def newest_samples(*, now: datetime, clusters: Iterable[Cluster], node: str = ""
     """The devices with a fresh sample, of one node or of all, in the order of nodes."""
     with connection.cursor() as cursor:
         cursor.execute(_SAMPLES, sample_window(now=now, clusters=clusters, node=node))
-        return [Sample(*row[:-1], _decoded(row[-1])) for row in cursor.fetchall()]
+        return [Sample(*(*row[:-1], _decoded(row[-1]))) for row in cursor.fetchall()]
 
 
 def _decoded(shares: Any) -> list[Mapping[str, Any]]:
