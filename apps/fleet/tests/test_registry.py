@@ -65,20 +65,6 @@ def test_unknown_resources_are_not_guessed(name: str) -> None:
     assert not is_device(name)
 
 
-def test_no_resource_matches_two_patterns() -> None:
-    names = [
-        "nvidia.com/gpu",
-        "nvidia.com/mig-1g.10gb.shared",
-        "huawei.com/Ascend310P-2c",
-        "huawei.com/Ascend910B-memory",
-    ]
-    for name in names:
-        first = next(pattern for pattern, _, _ in registry().patterns if pattern.fullmatch(name))
-        units = {unit for pattern, _, unit in registry().patterns if pattern.fullmatch(name)}
-        assert first is not None
-        assert len(units) == 1, name
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -88,10 +74,13 @@ def test_no_resource_matches_two_patterns() -> None:
             r"x\.yaml: Invalid enum value 'card' - at `\$.resources\[0\].unit`",
         ),
         (
-            "vendor: x\nname: X\nresources: [{pattern: '(', unit: device}]\n",
+            "vendor: x\nname: X\nresources: [{pattern: '(', unit: device, examples: [x.io/a]}]\n",
             r"x\.yaml: resources\[0\]\.pattern:",
         ),
-        ("vendor: x\nname: X\nresources: []\ntypo: 1\n", r"x\.yaml: Object contains unknown field `typo`"),
+        (
+            "vendor: x\nname: X\nresources: [{pattern: a/b, unit: device, examples: [a/b]}]\ntypo: 1\n",
+            r"x\.yaml: Object contains unknown field `typo`",
+        ),
         ("vendor: [\n", r"x\.yaml: while parsing"),
     ],
 )
@@ -105,7 +94,9 @@ def test_a_vendor_in_two_files_and_an_empty_folder(tmp_path: Path) -> None:
     with pytest.raises(RegistryError, match="no vendor file"):
         read_registry(tmp_path)
     for name in ("a.yaml", "b.yaml"):
-        (tmp_path / name).write_text("vendor: x\nname: X\nresources: []\n")
+        (tmp_path / name).write_text(
+            "vendor: x\nname: X\nresources: [{pattern: a/b, unit: device, examples: [a/b]}]\n"
+        )
     with pytest.raises(RegistryError, match=r"b\.yaml: vendor 'x' is defined in two files"):
         read_registry(tmp_path)
 
