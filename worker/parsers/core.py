@@ -49,10 +49,19 @@ class NodeSpec(Struct, frozen=True):
     unschedulable: bool | None = None
 
 
+class NodeInfo(Struct, frozen=True):
+    kernel_version: str = ""
+    os_image: str = ""
+    container_runtime_version: str = ""
+    kubelet_version: str = ""
+    architecture: str = ""
+
+
 class NodeStatus(Struct, frozen=True):
     capacity: dict[str, Quantity] | None = None
     allocatable: dict[str, Quantity] | None = None
     conditions: list[Condition] | None = None
+    node_info: NodeInfo | None = None
 
 
 class Node(Struct, frozen=True):
@@ -64,6 +73,7 @@ class Node(Struct, frozen=True):
 NODE_COLUMNS = (
     *META_COLUMNS,
     "annotations",
+    "info",
     "taints",
     "conditions",
     "capacity",
@@ -77,12 +87,27 @@ def _registry_annotations(meta: AnnotatedMeta) -> dict[str, str]:
     return {name: text for name, text in (meta.annotations or {}).items() if name in wanted}
 
 
+def _software(info: NodeInfo | None) -> dict[str, str]:
+    """Node.info: what the kubelet says it runs on, without what it leaves out."""
+    if info is None:
+        return {}
+    said = {
+        "kernel": info.kernel_version,
+        "os": info.os_image,
+        "runtime": info.container_runtime_version,
+        "kubelet": info.kubelet_version,
+        "architecture": info.architecture,
+    }
+    return {name: text for name, text in said.items() if text}
+
+
 def node_row(node: Node) -> Row:
     spec, status = node.spec, node.status
     taints = [{"key": t.key, "value": t.value or "", "effect": t.effect} for t in spec.taints or ()]
     return (
         *meta_row(node.metadata),
         to_json(_registry_annotations(node.metadata)),
+        to_json(_software(status.node_info)),
         to_json(taints),
         to_json(conditions_of(status.conditions)),
         to_json(resource_text(status.capacity, "status.capacity")),
@@ -116,10 +141,30 @@ class ContainerStatus(Struct, frozen=True):
     state: ContainerState | None = None
 
 
+class PodClaim(Struct, frozen=True):
+    name: str
+    resource_claim_name: str | None = None
+
+
+class PodClaimStatus(Struct, frozen=True):
+    name: str
+    resource_claim_name: str | None = None
+
+
+class RequestMapping(Struct, frozen=True):
+    resource_name: str = ""
+
+
+class ExtendedClaimStatus(Struct, frozen=True):
+    resource_claim_name: str = ""
+    request_mappings: list[RequestMapping] | None = None
+
+
 class PodSpec(PodResources, frozen=True):
     node_name: str | None = None
     scheduler_name: str | None = None
     scheduling_gates: list[SchedulingGate] | None = None
+    resource_claims: list[PodClaim] | None = None
 
 
 class PodStatus(Struct, frozen=True):
@@ -130,6 +175,8 @@ class PodStatus(Struct, frozen=True):
     start_time: datetime | None = None
     container_statuses: list[ContainerStatus] | None = None
     init_container_statuses: list[ContainerStatus] | None = None
+    resource_claim_statuses: list[PodClaimStatus] | None = None
+    extended_resource_claim_status: ExtendedClaimStatus | None = None
 
 
 class Pod(Struct, frozen=True):
@@ -152,6 +199,7 @@ POD_COLUMNS = (
     "scheduler",
     "requests",
     "devices",
+    "claims",
     "conditions",
     "scheduling_gates",
     "bound_at",
@@ -214,12 +262,25 @@ def finished_at(status: PodStatus) -> datetime | None:
     return max(ends, default=None)
 
 
+def claims_of(spec: PodSpec, status: PodStatus) -> list[dict[str, Any]]:
+    """Pod.claims: those named in the spec, those made from a template, and the one that serves extended resources."""
+    made = {entry.name: entry.resource_claim_name for entry in status.resource_claim_statuses or ()}
+    names = [entry.resource_claim_name or made.get(entry.name) for entry in spec.resource_claims or ()]
+    found: list[dict[str, Any]] = [{"claim": name, "resources": []} for name in dict.fromkeys(names) if name]
+    extended = status.extended_resource_claim_status
+    if extended is not None and extended.resource_claim_name:
+        served = {mapping.resource_name for mapping in extended.request_mappings or ()}
+        found.append({"claim": extended.resource_claim_name, "resources": sorted(served - {""})})
+    return found
+
+
 def pod_row(pod: Pod) -> Row:
     meta, spec, status = pod.metadata, pod.spec, pod.status
     requests = effective_requests(spec)
     queue, group = queue_and_group(meta)
     bound = condition(status.conditions, "PodScheduled")
     gates = spec.scheduling_gates
+    holds = spec.resource_claims or status.extended_resource_claim_status
     return (
         *meta_row(meta),
         spec.node_name or "",
@@ -231,6 +292,7 @@ def pod_row(pod: Pod) -> Row:
         spec.scheduler_name or "",
         to_json(as_text(requests)) if requests else EMPTY_OBJECT,
         plain_number(devices_in(requests)),
+        to_json(claims_of(spec, status)) if holds else EMPTY_LIST,
         to_json(conditions_of(status.conditions)),
         to_json([gate.name for gate in gates]) if gates else EMPTY_LIST,
         bound.last_transition_time if bound and spec.node_name else None,

@@ -9,10 +9,12 @@ from __future__ import annotations
 from .base import Bad, Kind, ParseError
 from .core import CORE_KINDS
 from .decode import Page, Watched, decode_list, decode_watch, page_rows, watch_row
+from .devices import DEVICE_KINDS
 from .kueue import KUEUE_KINDS
 from .volcano import VOLCANO_KINDS
 
-KINDS: dict[str, Kind] = {kind.name: kind for kind in (*CORE_KINDS, *KUEUE_KINDS, *VOLCANO_KINDS)}
+_ALL = (*CORE_KINDS, *KUEUE_KINDS, *VOLCANO_KINDS, *DEVICE_KINDS)
+KINDS: dict[str, Kind] = {kind.name: kind for kind in _ALL}
 
 
 def kinds_of(source: str) -> tuple[Kind, ...]:

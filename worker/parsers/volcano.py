@@ -1,4 +1,4 @@
-"""Volcano's Queues, PodGroups and Jobs → rows of observations.ClusterObject and Workload.
+"""Volcano's Queues, PodGroups, Jobs and HyperNodes → rows of observations.ClusterObject and Workload.
 
 VolcanoQueue  spec   {weight, capability, deserved, guarantee, reclaimable, parent, priority, dequeue, type}
                      capability, deserved, guarantee: {resource: quantity}, {} when not set; parent "" on the root
@@ -9,6 +9,10 @@ VolcanoJob    spec   {queue, scheduler, min_available, max_retry, priority_class
                      min_available, requests}]}
               status {phase, reason, message, since, retry_count, version, counts: {pending, running, succeeded,
                      failed, terminating, unknown}}
+HyperNode     spec   {tier, tier_name, members: [{kind ("Node" or "HyperNode"), exact: [name] or [], regex: "" or a
+                     pattern, labels: {match_labels, match_expressions: [{key, operator, values}]}}]}; of exact,
+                     regex and labels one is set. Who belongs to it must be computed from this.
+              status {node_count: as Volcano counted, null when it has not}
 PodGroup      a Workload row: Pending → pending, Inqueue → reserved, Running and Unknown → admitted, Completed →
               finished. reason and message are the newest condition's, unless it contradicts the phase: Volcano
               keeps a stale Unschedulable beside Scheduled. A group without pods has no condition: then they are
@@ -271,6 +275,73 @@ def job_row(job: Job) -> Row:
     return object_row(job.metadata, "VolcanoJob", shape, state)
 
 
+# ------------------------------------------------------------------ HyperNode
+class ExactMatch(Struct, frozen=True):
+    name: str = ""
+
+
+class RegexMatch(Struct, frozen=True):
+    pattern: str = ""
+
+
+class LabelMatch(Struct, frozen=True):
+    match_labels: dict[str, str] | None = None
+    match_expressions: list[dict[str, Any]] | None = None
+
+
+class MemberSelector(Struct, frozen=True):
+    exact_match: ExactMatch | None = None
+    regex_match: RegexMatch | None = None
+    label_match: LabelMatch | None = None
+
+
+class Member(Struct, frozen=True):
+    type: str
+    selector: MemberSelector = MemberSelector()
+
+
+class HyperNodeSpec(Struct, frozen=True):
+    tier: int
+    tier_name: str | None = None
+    members: list[Member] | None = None
+
+
+class HyperNodeStatus(Struct, frozen=True):
+    node_count: int | None = None
+
+
+class HyperNode(Struct, frozen=True):
+    metadata: Meta
+    spec: HyperNodeSpec
+    status: HyperNodeStatus = HyperNodeStatus()
+
+
+def _member(member: Member) -> dict[str, Any]:
+    chosen = member.selector
+    labels = chosen.label_match or LabelMatch()
+    return {
+        "kind": member.type,
+        "exact": [chosen.exact_match.name] if chosen.exact_match else [],
+        "regex": chosen.regex_match.pattern if chosen.regex_match else "",
+        "labels": {
+            "match_labels": labels.match_labels or {},
+            "match_expressions": [
+                {"key": e.get("key", ""), "operator": e.get("operator", ""), "values": e.get("values") or []}
+                for e in labels.match_expressions or ()
+            ],
+        },
+    }
+
+
+def hyper_node_row(node: HyperNode) -> Row:
+    shape = {
+        "tier": node.spec.tier,
+        "tier_name": node.spec.tier_name or "",
+        "members": [_member(member) for member in node.spec.members or ()],
+    }
+    return object_row(node.metadata, "HyperNode", shape, {"node_count": node.status.node_count})
+
+
 # ------------------------------------------------------------------ registry
 def _kind(
     name: str,
@@ -299,8 +370,10 @@ def _kind(
 
 SCHEDULING = "scheduling.volcano.sh"
 BATCH = "batch.volcano.sh"
+TOPOLOGY = "topology.volcano.sh"
 VOLCANO_KINDS = (
     _kind("VolcanoQueue", SCHEDULING, "v1beta1", "queues", Queue, queue_row, namespaced=False),
     _kind("PodGroup", SCHEDULING, "v1beta1", "podgroups", PodGroup, pod_group_row),
     _kind("VolcanoJob", BATCH, "v1alpha1", "jobs", Job, job_row),
+    _kind("HyperNode", TOPOLOGY, "v1alpha1", "hypernodes", HyperNode, hyper_node_row, namespaced=False),
 )

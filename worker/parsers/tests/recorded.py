@@ -22,6 +22,9 @@ _LISTS = {
     "admissionchecks": "AdmissionCheck",
     "topologies": "Topology",
     "workloadpriorityclasses": "WorkloadPriorityClass",
+    "deviceclasses": "DeviceClass",
+    "resourceslices": "ResourceSlice",
+    "resourceclaims": "ResourceClaim",
 }
 _PREFIXES = ("", "early-", "deactivated-", "nodefail-", "nodefail5m-", "fair-")
 _VOLCANO = {
@@ -31,6 +34,7 @@ _VOLCANO = {
     "queues": "VolcanoQueue",
     "podgroups": "PodGroup",
     "vcjobs": "VolcanoJob",
+    "hypernodes": "HyperNode",
 }
 
 

@@ -74,6 +74,19 @@ def test_host_resources_are_plain_digits(nodes: dict[str, dict[str, Any]]) -> No
     assert row["annotations"] == {}
 
 
+def test_software_of_nodes(nodes: dict[str, dict[str, Any]]) -> None:
+    assert nodes["h100-01"]["info"] == {
+        "kernel": "6.8.0-1031-aws",
+        "os": "Ubuntu 24.04.2 LTS",
+        "runtime": "containerd://2.1.4",
+        "kubelet": "v1.36.3",
+        "architecture": "amd64",
+    }
+    raw = {"metadata": _meta(), "status": {"nodeInfo": {"kubeletVersion": "v1.34.0", "osImage": ""}}}
+    row = as_dict("Node", node_row(msgspec.json.decode(msgspec.json.encode(raw), type=Node)))
+    assert row["info"] == {"kubelet": "v1.34.0"}
+
+
 def test_states_of_nodes(nodes: dict[str, dict[str, Any]]) -> None:
     assert len(nodes) == 23
     assert [name for name, row in nodes.items() if row["unschedulable"]] == ["a100-03"]
@@ -210,6 +223,38 @@ def test_a_pod_that_kubelet_refused_says_so_itself() -> None:
     row = _pod({}, status)
     assert row["reason"] == "UnexpectedAdmissionError"
     assert row["finished_at"] == datetime(2026, 1, 1, 0, 0, 9, tzinfo=UTC)
+
+
+def test_claims_of_recorded_pods(pods: dict[str, dict[str, Any]]) -> None:
+    held = {name: row["claims"] for name, row in pods.items() if row["claims"]}
+    assert {name: [claim["claim"] for claim in claims] for name, claims in held.items()} == {
+        "lab/dra-mig-1": ["dra-mig-1-g-m9zdj"],
+        "lab/dra-mig-2": ["dra-mig-2-g-r8wc9"],
+        "lab/dra-mig-3": ["dra-mig-3-g-kdpvz"],
+        "lab/dra-nine": ["nine-gpus"],
+        "lab/dra-two": ["two-gpus"],
+    }
+    assert all(claim["resources"] == [] for claims in held.values() for claim in claims)
+    assert pods["lab/dra-two"]["devices"] == "0"
+
+
+def test_a_claim_that_serves_extended_resources_names_them() -> None:
+    mappings = [
+        {"containerName": name, "resourceName": "nvidia.com/gpu", "requestName": f"{name}-0"} for name in "ab"
+    ]
+    raw = {
+        "metadata": _meta(),
+        "spec": {"resourceClaims": [{"name": "made", "resourceClaimTemplateName": "t"}, {"name": "not-yet"}]},
+        "status": {
+            "resourceClaimStatuses": [{"name": "made", "resourceClaimName": "x-made-1"}, {"name": "not-yet"}],
+            "extendedResourceClaimStatus": {"resourceClaimName": "x-extended", "requestMappings": mappings},
+        },
+    }
+    row = as_dict("Pod", pod_row(msgspec.json.decode(msgspec.json.encode(raw), type=Pod)))
+    assert row["claims"] == [
+        {"claim": "x-made-1", "resources": []},
+        {"claim": "x-extended", "resources": ["nvidia.com/gpu"]},
+    ]
 
 
 def test_a_bad_request_costs_only_its_pod() -> None:

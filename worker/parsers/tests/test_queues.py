@@ -286,4 +286,40 @@ def test_kinds_know_where_they_are_served() -> None:
     assert KINDS["Workload"].path("v1beta2") == "/apis/kueue.x-k8s.io/v1beta2/workloads"
     assert KINDS["VolcanoJob"].path("v1alpha1") == "/apis/batch.volcano.sh/v1alpha1/jobs"
     assert [kind.name for kind in kinds_of("kueue")][-2:] == ["LocalQueue", "Workload"]
-    assert [kind.name for kind in kinds_of("volcano")] == ["VolcanoQueue", "PodGroup", "VolcanoJob"]
+    assert [kind.name for kind in kinds_of("volcano")] == [
+        "VolcanoQueue",
+        "PodGroup",
+        "VolcanoJob",
+        "HyperNode",
+    ]
+
+
+def test_hyper_nodes_keep_how_members_are_chosen() -> None:
+    members = [
+        {"type": "Node", "selector": {"exactMatch": {"name": "n1"}}},
+        {"type": "HyperNode", "selector": {"regexMatch": {"pattern": "^rack-1-"}}},
+        {
+            "type": "Node",
+            "selector": {"labelMatch": {"matchExpressions": [{"key": "r", "operator": "Exists"}]}},
+        },
+    ]
+    spec = {"tier": 2, "tierName": "block", "members": members}
+    row = _decode("HyperNode", {"spec": spec, "status": {"nodeCount": 4}})
+    none: dict[str, Any] = {"match_labels": {}, "match_expressions": []}
+    rule = [{"key": "r", "operator": "Exists", "values": []}]
+    assert row["spec"] == {
+        "tier": 2,
+        "tier_name": "block",
+        "members": [
+            {"kind": "Node", "exact": ["n1"], "regex": "", "labels": none},
+            {"kind": "HyperNode", "exact": [], "regex": "^rack-1-", "labels": none},
+            {
+                "kind": "Node",
+                "exact": [],
+                "regex": "",
+                "labels": {"match_labels": {}, "match_expressions": rule},
+            },
+        ],
+    }
+    assert row["status"] == {"node_count": 4}
+    assert _decode("HyperNode", {"spec": {"tier": 1}})["status"] == {"node_count": None}

@@ -1,0 +1,1 @@
+"""What a cluster's ResourceSlices offer and its ResourceClaims hold, counted. Pure."""
