@@ -26,6 +26,7 @@ class Bucket(StrEnum):
 
     LOST = "lost"
     NODE_NOT_READY = "node_not_ready"
+    PLUGIN_DOWN = "plugin_down"
     DEVICE_UNHEALTHY = "device_unhealthy"
     MAINTENANCE = "maintenance"
     CORDONED = "cordoned"
@@ -33,10 +34,26 @@ class Bucket(StrEnum):
     BEING_REMOVED = "being_removed"
     UNINITIALISED = "uninitialised"
     PLATFORM_RESERVE = "platform_reserve"
-    PLUGIN_DOWN = "plugin_down"
 
 
 BUCKETS = tuple(Bucket)
+TaintBucket = Literal["", "node_not_ready", "cordoned", "tainted", "being_removed", "uninitialised"]
+
+
+class TaintRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Exactly one of `key` and `prefix`; `bucket` "" takes nothing out of use."""
+
+    bucket: TaintBucket
+    key: str = ""
+    prefix: str = ""
+
+
+class UntilLabel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A node with the label `present` is uninitialised until `label` has this value."""
+
+    present: str
+    label: str
+    value: str
 
 
 class ConditionRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -45,20 +62,52 @@ class ConditionRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     bucket: Literal["", "device_unhealthy", "maintenance"] = ""
 
 
+class CapacityTypeRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    label: str
+    value: str
+    type: Literal["spot", "on-demand", "reserved"]
+
+
+class SmallestShare(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Quantities as Kubernetes writes them."""
+
+    cpu: str
+    memory: str
+    pods: str
+
+
 class HealthTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    not_ready_taints: frozenset[str]
-    cordon_taints: frozenset[str]
-    removal_taints: frozenset[str]
-    startup_taints: frozenset[str]
-    startup_taint_prefixes: tuple[str, ...]
+    smallest_share: SmallestShare
+    plugin_down_minutes: int
+    last_known_days: int
+    taints: tuple[TaintRule, ...]
+    until_labels: tuple[UntilLabel, ...]
     maintenance_labels: dict[str, frozenset[str]]
     conditions: tuple[ConditionRule, ...]
+    capacity_types: tuple[CapacityTypeRule, ...]
 
 
 @lru_cache(maxsize=1)
 def health_table() -> HealthTable:
     """The table that ships with the portal, read once. Raises msgspec.ValidationError naming the bad place."""
     return msgspec.convert(yaml.safe_load(TABLE.read_bytes()), HealthTable)
+
+
+@lru_cache(maxsize=2048)
+def _known_bucket(key: str) -> TaintBucket | None:
+    """The bucket of a taint that the table or the registry knows; None for one of somebody's own making."""
+    if key in registry().dedicated_taints:
+        return ""
+    for rule in health_table().taints:
+        if key == rule.key or (rule.prefix and key.startswith(rule.prefix)):
+            return rule.bucket
+    return None
+
+
+def capacity_type(labels: Mapping[str, str]) -> str:
+    """How a node is paid for: "spot", "on-demand", "reserved", or "" where no label says it."""
+    found = (rule.type for rule in health_table().capacity_types if labels.get(rule.label) == rule.value)
+    return next(found, "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,33 +159,52 @@ def taint_text(taint: Mapping[str, Any]) -> str:
 
 def keeps_work_away(taint: Mapping[str, Any]) -> bool:
     """A taint of somebody's own making, that says neither what state the node is in nor what its purpose is."""
-    table, key = health_table(), str(taint.get("key"))
-    known = (
-        table.not_ready_taints
-        | table.cordon_taints
-        | table.removal_taints
-        | table.startup_taints
-        | registry().dedicated_taints
-    )
-    return key not in known and not key.startswith(table.startup_taint_prefixes)
+    return _known_bucket(str(taint.get("key"))) is None
 
 
 def node_verdict(node: NodeHealth, *, tolerated: Iterable[Toleration] = ()) -> Verdict:
     """The first bucket that applies to the whole node. `tolerated`: tolerations and declared taints of the flavors
     that reach it. Lost, plugin-down and single unhealthy cards are the inventory's matter (waterfall.py)."""
-    table, taints = health_table(), _blocking(node.taints)
+    found = _tainted(node, tuple(tolerated))
     ready = node.conditions.get("Ready")
     if ready is not None and ready.get("status") != "True":
         return Verdict(Bucket.NODE_NOT_READY, _said("Ready", ready))
-    for taint in taints:
-        if taint.get("key") in table.not_ready_taints:
-            return Verdict(Bucket.NODE_NOT_READY, taint_text(taint))
+    if text := found.get(Bucket.NODE_NOT_READY):
+        return Verdict(Bucket.NODE_NOT_READY, text)
     conditions = _bad_conditions(node)
     if text := conditions.get("device_unhealthy"):
         return Verdict(Bucket.DEVICE_UNHEALTHY, text)
     if text := conditions.get("maintenance") or _maintenance(node.labels):
         return Verdict(Bucket.MAINTENANCE, text)
-    return _taken_out(node, taints, tuple(tolerated), ready is None)
+    if node.unschedulable or Bucket.CORDONED in found:
+        return Verdict(Bucket.CORDONED, "spec.unschedulable")
+    for bucket in (Bucket.TAINTED, Bucket.BEING_REMOVED):
+        if text := found.get(bucket):
+            return Verdict(bucket, text)
+    if node.deleting:
+        return Verdict(Bucket.BEING_REMOVED, "metadata.deletionTimestamp")
+    if text := found.get(Bucket.UNINITIALISED) or _waits_for(node.labels):
+        return Verdict(Bucket.UNINITIALISED, text)
+    return Verdict(Bucket.UNINITIALISED, "no Ready condition") if ready is None else Verdict(None)
+
+
+def _tainted(node: NodeHealth, tolerated: tuple[Toleration, ...]) -> dict[Bucket, str]:
+    """Bucket → the first taint that speaks for it. What flavors declare or tolerate keeps no work away."""
+    found: dict[Bucket, str] = {}
+    for taint in _blocking(node.taints):
+        known = _known_bucket(str(taint.get("key")))
+        bucket = Bucket.TAINTED if known is None else (Bucket(known) if known else None)
+        if bucket is None or (bucket is Bucket.TAINTED and tolerates(tolerated, taint)):
+            continue
+        found.setdefault(bucket, taint_text(taint))
+    return found
+
+
+def _waits_for(labels: Mapping[str, str]) -> str:
+    for rule in health_table().until_labels:
+        if rule.present in labels and labels.get(rule.label) != rule.value:
+            return f"{rule.label}={labels.get(rule.label, '')}"
+    return ""
 
 
 def _bad_conditions(node: NodeHealth) -> dict[str, str]:
@@ -147,27 +215,6 @@ def _bad_conditions(node: NodeHealth) -> dict[str, str]:
         if rule.bucket and condition is not None and condition.get("status") == rule.bad:
             found.setdefault(rule.bucket, _said(rule.type, condition))
     return found
-
-
-def _taken_out(
-    node: NodeHealth, taints: list[Mapping[str, Any]], tolerated: tuple[Toleration, ...], never_ready: bool
-) -> Verdict:
-    table = health_table()
-    if node.unschedulable or any(taint.get("key") in table.cordon_taints for taint in taints):
-        return Verdict(Bucket.CORDONED, "spec.unschedulable")
-    for taint in taints:
-        if keeps_work_away(taint) and not tolerates(tolerated, taint):
-            return Verdict(Bucket.TAINTED, taint_text(taint))
-    for taint in taints:
-        if taint.get("key") in table.removal_taints:
-            return Verdict(Bucket.BEING_REMOVED, taint_text(taint))
-    if node.deleting:
-        return Verdict(Bucket.BEING_REMOVED, "metadata.deletionTimestamp")
-    for taint in taints:
-        key = str(taint.get("key"))
-        if key in table.startup_taints or key.startswith(table.startup_taint_prefixes):
-            return Verdict(Bucket.UNINITIALISED, taint_text(taint))
-    return Verdict(Bucket.UNINITIALISED, "no Ready condition") if never_ready else Verdict(None)
 
 
 def _maintenance(labels: Mapping[str, str]) -> str:

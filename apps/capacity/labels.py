@@ -10,6 +10,7 @@ from apps.capacity.health import Bucket
 BUCKET_LABELS: dict[str, Promise] = {
     Bucket.LOST: _("lost"),
     Bucket.NODE_NOT_READY: _("node not ready"),
+    Bucket.PLUGIN_DOWN: _("device plugin down"),
     Bucket.DEVICE_UNHEALTHY: _("device unhealthy"),
     Bucket.MAINTENANCE: _("maintenance"),
     Bucket.CORDONED: _("cordoned"),
@@ -17,7 +18,6 @@ BUCKET_LABELS: dict[str, Promise] = {
     Bucket.BEING_REMOVED: _("being removed"),
     Bucket.UNINITIALISED: _("not initialised"),
     Bucket.PLATFORM_RESERVE: _("platform reserve"),
-    Bucket.PLUGIN_DOWN: _("device plugin down"),
 }
 CODE_TEXTS: dict[str, Promise] = {
     "no_model": _("No label names the model."),
@@ -34,6 +34,9 @@ EVIDENCE_TEXTS: dict[str, Promise] = {
     "no Ready condition": _("no Ready condition"),
     "no valid MIG geometry": _("no valid MIG geometry"),
     "the device plugin offers nothing": _("the device plugin offers nothing"),
+    "the device plugin has offered nothing for too long": _(
+        "the device plugin has offered nothing for too long"
+    ),
     "the register says unhealthy": _("the register says unhealthy"),
 }
 

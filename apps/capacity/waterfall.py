@@ -3,9 +3,9 @@
 Input: a node's groups (fleet.inventory) and its verdict (health.py); output: per group whole cards by bucket, and
 units by bucket. Invariants, for cards and for units of each resource:
 - Σ buckets + allocatable = physical, nothing negative;
-- the first bucket that applies counts: cards that are lost, then the node as a whole not ready, then single
-  unhealthy cards, then the node's other states, then the platform's reserve; with the plugin down a node in no
-  other state is `plugin_down` with the cards last known;
+- the first bucket that applies counts: cards that are lost, then the node as a whole not ready, then its plugin
+  down (with the cards last known), then single unhealthy cards, then the node's other states, then the platform's
+  reserve; a plugin that is down for too long (`lapsed`) has lost its cards;
 - a card of which some units are unhealthy counts as unhealthy (⌈units / units per card⌉), since one failed
   replica of a shared card is the card's failure; its other units are still offered and count as units.
 """
@@ -23,7 +23,7 @@ from apps.fleet.inventory import Group, Unit
 
 ZERO = Decimal(0)
 # Buckets that come before single unhealthy cards: they take the whole node, healthy or not.
-_BEFORE_UNHEALTHY = frozenset((Bucket.NODE_NOT_READY,))
+_BEFORE_UNHEALTHY = frozenset((Bucket.LOST, Bucket.NODE_NOT_READY, Bucket.PLUGIN_DOWN))
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +51,9 @@ class Fall:
         return self.group.cards
 
 
-def fall(group: Group, verdict: Verdict) -> Fall:
-    """Lay one group's cards and units into buckets."""
-    whole = _whole_bucket(group, verdict)
+def fall(group: Group, verdict: Verdict, *, lapsed: bool = False) -> Fall:
+    """Lay one group's cards and units into buckets. `lapsed`: a plugin that is down has been so for too long."""
+    whole = _whole_bucket(group, verdict, lapsed)
     buckets: dict[Bucket, int] = {}
     evidence: dict[Bucket, str] = {}
     left = group.cards
@@ -67,23 +67,26 @@ def fall(group: Group, verdict: Verdict) -> Fall:
             left -= taken
 
     take(Bucket.LOST, group.lost, f"{group.cards} known, {group.cards - group.lost} offered")
+    why = verdict.evidence if whole == verdict.bucket else _group_text(group, lapsed)
     if whole in _BEFORE_UNHEALTHY:
-        take(whole, left, verdict.evidence)
+        take(whole, left, why)
     take(Bucket.DEVICE_UNHEALTHY, unhealthy_cards(group), _unhealthy_text(group))
     if whole is not None:
-        take(whole, left, verdict.evidence if whole == verdict.bucket else _group_text(group))
+        take(whole, left, why)
     return Fall(group, buckets, left, tuple(_fall_unit(group, unit, whole) for unit in group.units), evidence)
 
 
-def _whole_bucket(group: Group, verdict: Verdict) -> Bucket | None:
+def _whole_bucket(group: Group, verdict: Verdict, lapsed: bool) -> Bucket | None:
+    if group.plugin_down and verdict.bucket is not Bucket.NODE_NOT_READY:
+        return Bucket.LOST if lapsed else Bucket.PLUGIN_DOWN
     if verdict.bucket is not None:
         return verdict.bucket
-    if group.uninitialised:
-        return Bucket.UNINITIALISED
-    return Bucket.PLUGIN_DOWN if group.plugin_down else None
+    return Bucket.UNINITIALISED if group.uninitialised else None
 
 
-def _group_text(group: Group) -> str:
+def _group_text(group: Group, lapsed: bool) -> str:
+    if lapsed and group.plugin_down:
+        return "the device plugin has offered nothing for too long"
     return "no valid MIG geometry" if group.uninitialised else "the device plugin offers nothing"
 
 
@@ -114,7 +117,7 @@ def _fall_unit(group: Group, unit: Unit, whole: Bucket | None) -> UnitFall:
         lost = Decimal(math.floor(Fraction(unit.capacity) / present * group.lost))
     physical = unit.capacity + lost
     buckets: dict[Bucket, Decimal] = {Bucket.LOST: lost}
-    missing = ZERO if whole in _BEFORE_UNHEALTHY or group.plugin_down else unit.missing
+    missing = ZERO if whole in _BEFORE_UNHEALTHY else unit.missing
     buckets[Bucket.DEVICE_UNHEALTHY] = missing
     rest = unit.capacity - missing
     if whole is not None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from apps.capacity.health import Bucket, NodeHealth, node_verdict, warnings
+from apps.capacity.health import Bucket, NodeHealth, capacity_type, health_table, node_verdict, warnings
 from apps.capacity.waterfall import Fall, fall, reserve
 from apps.fleet.inventory import node_inventory
 
@@ -33,6 +33,7 @@ def falls(
     unschedulable: bool = False,
     deleting: bool = False,
     tolerated: Iterable[dict[str, str]] = (),
+    lapsed: bool = False,
 ) -> list[Fall]:
     groups, _ = node_inventory(
         labels=labels or {},
@@ -43,7 +44,7 @@ def falls(
     )
     health = NodeHealth(labels or {}, tuple(taints), conditions, unschedulable, deleting)
     verdict = node_verdict(health, tolerated=tolerated)
-    return [fall(group, verdict) for group in groups]
+    return [fall(group, verdict, lapsed=lapsed) for group in groups]
 
 
 def gfd(
@@ -198,6 +199,27 @@ TRAPS: dict[str, tuple[dict[str, Any], list[Seen]]] = {
     ),
     "plugin down on a node that is not ready counts as not ready": (
         {"labels": gfd(), "capacity": {GPU: "0"}, "conditions": {"Ready": {"status": "Unknown"}}},
+        [(H100, EXCLUSIVE, 8, {"node_not_ready": 8}, 0, {GPU: (8, 0)})],
+    ),
+    "plugin down on a cordoned node in a driver upgrade: the plugin comes first": (
+        {
+            "labels": {**gfd(), "nvidia.com/gpu-driver-upgrade-state": "pod-restart-required"},
+            "capacity": {GPU: "0"},
+            "unschedulable": True,
+        },
+        [(H100, EXCLUSIVE, 8, {"plugin_down": 8}, 0, {GPU: (8, 0)})],
+    ),
+    "plugin down for longer than the table allows: lost, still physical": (
+        {"labels": gfd(), "capacity": {GPU: "0"}, "lapsed": True},
+        [(H100, EXCLUSIVE, 8, {"lost": 8}, 0, {GPU: (8, 0)})],
+    ),
+    "not ready for long: nobody can say more about the plugin": (
+        {
+            "labels": gfd(),
+            "capacity": {GPU: "0"},
+            "lapsed": True,
+            "conditions": {"Ready": {"status": "Unknown"}},
+        },
         [(H100, EXCLUSIVE, 8, {"node_not_ready": 8}, 0, {GPU: (8, 0)})],
     ),
     "nothing known, nothing offered": ({"capacity": {GPU: "0"}}, []),
@@ -358,6 +380,60 @@ TRAPS: dict[str, tuple[dict[str, Any], list[Seen]]] = {
         {"labels": {**gfd(), "nvidia.com/mig.config.state": "rebooting"}, "capacity": {GPU: "8"}},
         [(H100, EXCLUSIVE, 8, {"maintenance": 8}, 0, {GPU: (8, 0)})],
     ),
+    "any other state of a driver upgrade is maintenance": (
+        {
+            "labels": {**gfd(), "nvidia.com/gpu-driver-upgrade-state": "upgrade-failed"},
+            "capacity": {GPU: "8"},
+        },
+        [(H100, EXCLUSIVE, 8, {"maintenance": 8}, 0, {GPU: (8, 0)})],
+    ),
+    "pressure keeps work away": (
+        {
+            "labels": gfd(),
+            "capacity": {GPU: "8"},
+            "taints": [{"key": "node.kubernetes.io/memory-pressure", **TAINT}],
+        },
+        [(H100, EXCLUSIVE, 8, {"tainted": 8}, 0, {GPU: (8, 0)})],
+    ),
+    "out of service": (
+        {
+            "labels": gfd(),
+            "capacity": {GPU: "8"},
+            "taints": [{"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}],
+        },
+        [(H100, EXCLUSIVE, 8, {"being_removed": 8}, 0, {GPU: (8, 0)})],
+    ),
+    "a candidate for removal may well stay, whatever the effect": (
+        {
+            "labels": gfd(),
+            "capacity": {GPU: "8"},
+            "taints": [{"key": "DeletionCandidateOfClusterAutoscaler", **TAINT}],
+        },
+        [(H100, EXCLUSIVE, 8, {}, 8, WHOLE_8)],
+    ),
+    "cordoned and tainted: cordoned comes first": (
+        {"labels": gfd(), "capacity": {GPU: "8"}, "unschedulable": True, "taints": [{"key": "x", **TAINT}]},
+        [(H100, EXCLUSIVE, 8, {"cordoned": 8}, 0, {GPU: (8, 0)})],
+    ),
+    "tainted and being removed: tainted comes first": (
+        {
+            "labels": gfd(),
+            "capacity": {GPU: "8"},
+            "taints": [{"key": "karpenter.sh/disrupted", **TAINT}, {"key": "x", **TAINT}],
+        },
+        [(H100, EXCLUSIVE, 8, {"tainted": 8}, 0, {GPU: (8, 0)})],
+    ),
+    "Karpenter waits for what its node needs": (
+        {"labels": {**gfd(), "karpenter.sh/nodepool": "gpu"}, "capacity": {GPU: "8"}},
+        [(H100, EXCLUSIVE, 8, {"uninitialised": 8}, 0, {GPU: (8, 0)})],
+    ),
+    "Karpenter has what its node needs": (
+        {
+            "labels": {**gfd(), "karpenter.sh/nodepool": "gpu", "karpenter.sh/initialized": "true"},
+            "capacity": {GPU: "8"},
+        },
+        [(H100, EXCLUSIVE, 8, {}, 8, WHOLE_8)],
+    ),
     "Karpenter takes it away": (
         {"labels": gfd(), "capacity": {GPU: "8"}, "taints": [{"key": "karpenter.sh/disrupted", **TAINT}]},
         [(H100, EXCLUSIVE, 8, {"being_removed": 8}, 0, {GPU: (8, 0)})],
@@ -405,6 +481,54 @@ TRAPS: dict[str, tuple[dict[str, Any], list[Seen]]] = {
 def test_trap(trap: str) -> None:
     given, expected = TRAPS[trap]
     assert seen(falls(**given)) == expected
+
+
+def test_buckets_in_the_order_in_which_they_count() -> None:
+    assert [str(bucket) for bucket in Bucket] == [
+        "lost", "node_not_ready", "plugin_down", "device_unhealthy", "maintenance", "cordoned", "tainted",
+        "being_removed", "uninitialised", "platform_reserve",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("rule", health_table().conditions, ids=lambda rule: rule.type)
+def test_only_the_bad_value_of_a_condition_counts(rule: Any) -> None:
+    """Polarity: EKS says False when something is wrong, everybody else True."""
+    good = "True" if rule.bad == "False" else "False"
+    for status, bad in ((rule.bad, True), (good, False), ("Unknown", False)):
+        health = NodeHealth({}, (), {**READY, rule.type: {"status": status}})
+        assert (node_verdict(health).bucket is not None) == (bad and bool(rule.bucket))
+        assert bool(warnings(health)) == (bad and not rule.bucket)
+
+
+@pytest.mark.parametrize("rule", health_table().taints, ids=lambda rule: rule.key or rule.prefix)
+def test_every_taint_of_the_table(rule: Any) -> None:
+    assert bool(rule.key) != bool(rule.prefix)
+    taint = {"key": rule.key or f"{rule.prefix}x", "effect": "NoExecute"}
+    found = node_verdict(NodeHealth({}, (taint,), READY)).bucket
+    assert str(found or "") == rule.bucket
+    soft = {**taint, "effect": "PreferNoSchedule"}
+    assert node_verdict(NodeHealth({}, (soft,), READY)).bucket is None
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        ({}, ""),
+        ({"karpenter.sh/capacity-type": "spot"}, "spot"),
+        ({"karpenter.sh/capacity-type": "on-demand"}, "on-demand"),
+        ({"karpenter.sh/capacity-type": "reserved"}, "reserved"),
+        ({"eks.amazonaws.com/capacityType": "SPOT"}, "spot"),
+        ({"eks.amazonaws.com/capacityType": "ON_DEMAND"}, "on-demand"),
+        ({"cloud.google.com/gke-spot": "true"}, "spot"),
+        ({"cloud.google.com/gke-spot": "false"}, ""),
+        ({"cloud.google.com/gke-preemptible": "true"}, "spot"),
+        ({"kubernetes.azure.com/scalesetpriority": "spot"}, "spot"),
+        ({"node.kubernetes.io/lifecycle": "spot"}, "spot"),
+        ({"node.kubernetes.io/lifecycle": "of somebody's own"}, ""),
+    ],
+)
+def test_capacity_type(labels: dict[str, str], expected: str) -> None:
+    assert capacity_type(labels) == expected
 
 
 def test_conditions_that_are_only_noted() -> None:
