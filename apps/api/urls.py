@@ -14,6 +14,7 @@ from apps.api.queues import QueuesView
 from apps.api.quotas import QuotasView
 from apps.api.rates import RatesView
 from apps.api.sources import SourcesView
+from apps.api.stack import StackView
 from apps.api.teams import TeamsView, TeamView
 from apps.api.usage import UsageHoursView, UsageView
 from apps.api.workloads import WorkloadsView, WorkloadView
@@ -31,6 +32,7 @@ urlpatterns = [
     path("v1/capacity/", CapacityView.as_view(), name="capacity"),
     path("v1/nodes/", NodesView.as_view(), name="nodes"),
     re_path(rf"^v1/nodes/(?P<cluster>[-\w]+)/(?P<name>{NAME})/$", NodeView.as_view(), name="node"),
+    path("v1/stack/", StackView.as_view(), name="stack"),
     path("v1/queues/", QueuesView.as_view(), name="queues"),
     path("v1/quotas/", QuotasView.as_view(), name="quotas"),
     path("v1/workloads/", WorkloadsView.as_view(), name="workloads"),

@@ -1,4 +1,4 @@
-"""The filter of the node list. Input: query parameters; output: the rows that match."""
+"""Filters of the node list and of the software stack. Input: query parameters; output: the rows that match."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from django import forms
 from django.utils.translation import gettext_lazy as _
 
 from apps.capacity.rows import NodeRow
+from apps.capacity.stack import NodeVersion, StackRow, version_key
 from apps.fleet.filters import ClusterForm
 
 STATES = [("", _("any")), ("out", _("with cards out of use")), ("free", _("with free units"))]
@@ -38,3 +39,43 @@ class NodeForm(ClusterForm):
             and (wanted["state"] != "free" or (row.free is not None and row.free > 0))
             and wanted["q"].strip().lower() in row.node.lower()
         )
+
+
+class StackForm(ClusterForm):
+    """`component` as in REST ("driver", "operator/toolkit"), `version` exactly as shown, `outliers` only what
+    differs from most nodes of its model; `q` searches names of nodes."""
+
+    component = forms.CharField(label=_("Component"), required=False, max_length=80)
+    version = forms.CharField(label=_("Version"), required=False, max_length=120)
+    outliers = forms.BooleanField(label=_("Only what differs"), required=False)
+    q = forms.CharField(label=_("Node"), required=False, max_length=200)
+
+    def narrowed_rows(self, rows: Iterable[StackRow]) -> list[StackRow]:
+        """Versions that match. Only after `is_valid()`, as all of these."""
+        wanted, q = self.cleaned_data, self.cleaned_data["q"].strip().lower()
+        return [
+            row
+            for row in rows
+            if wanted["component"] in ("", row.component)
+            and wanted["version"] in ("", row.version)
+            and (not wanted["outliers"] or row.outliers)
+            and (not q or any(q in name.lower() for name in row.nodes))
+        ]
+
+    def narrowed_versions(self, rows: Iterable[NodeVersion]) -> list[NodeVersion]:
+        """Nodes that match, each once per component. A version is found by how any source writes it."""
+        wanted, q = self.cleaned_data, self.cleaned_data["q"].strip().lower()
+        return [
+            row
+            for row in rows
+            if wanted["component"] in ("", row.component)
+            and (not wanted["version"] or _is_version(row, wanted["version"]))
+            and (not wanted["outliers"] or row.is_outlier)
+            and q in row.node.lower()
+        ]
+
+
+def _is_version(row: NodeVersion, text: str) -> bool:
+    if row.version is None:
+        return False
+    return version_key(row.component, row.version) == version_key(row.component, text)

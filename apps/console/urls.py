@@ -11,6 +11,7 @@ from apps.console import (
     overview,
     queues,
     sources,
+    stack,
     teams,
     workloads,
 )
@@ -25,6 +26,7 @@ urlpatterns = [
     path("teams/<slug:slug>/", teams.team, name="team"),
     path("capacity/", capacity.capacity, name="capacity"),
     path("capacity/nodes/<str:name>/", capacity.node, name="node"),
+    path("capacity/stack/", stack.stack, name="stack"),
     path("queues/", queues.queues, name="queues"),
     path("queues/<slug:cluster>/<str:kind>/<str:name>/", queues.queue, name="queue"),
     path("admissions/", admissions.admissions, name="admissions"),

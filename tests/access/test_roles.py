@@ -41,6 +41,7 @@ ROUTES: dict[str, list[Case]] = {
     "console:team": [("/teams/red/", RED), ("/teams/blue/", BLUE), ("/teams/none/", NOTHING)],
     "console:capacity": [("/capacity/", EVERYBODY), ("/capacity/?cluster=none", NOTHING)],
     "console:node": [("/capacity/nodes/gpu-1/", EVERYBODY), ("/capacity/nodes/none/", NOTHING)],
+    "console:stack": [("/capacity/stack/", EVERYBODY), ("/capacity/stack/?cluster=none", NOTHING)],
     "console:queues": [("/queues/", EVERYBODY)],
     "console:queue": [
         ("/queues/east/ClusterQueue/red-cq/", RED),
@@ -84,6 +85,7 @@ ROUTES: dict[str, list[Case]] = {
     "api:capacity": [("/api/v1/capacity/", rest(EVERYBODY))],
     "api:nodes": [("/api/v1/nodes/", rest(EVERYBODY))],
     "api:node": [("/api/v1/nodes/east/gpu-1/", rest(EVERYBODY)), ("/api/v1/nodes/east/none/", rest(NOTHING))],
+    "api:stack": [("/api/v1/stack/", rest(EVERYBODY))],
     "api:queues": [("/api/v1/queues/", rest(EVERYBODY))],
     "api:quotas": [("/api/v1/quotas/", rest(EVERYBODY))],
     "api:workloads": [("/api/v1/workloads/", rest(EVERYBODY))],

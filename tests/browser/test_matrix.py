@@ -22,6 +22,7 @@ PAGES = {
     "team": "/teams/foundation-models/",
     "capacity": "/capacity/",
     "node": "/capacity/nodes/{node}/",
+    "stack": "/capacity/stack/",
     "queues": "/queues/",
     "queue": "/queues/demo/ClusterQueue/foundation-cq/",
     "admissions": "/admissions/?by=cause&window=24h",

@@ -23,6 +23,7 @@ PAGES = {
     "team": "/teams/red/",
     "capacity": "/capacity/",
     "node": "/capacity/nodes/gpu-1/",
+    "stack": "/capacity/stack/",
     "queues": "/queues/",
     "queue": "/queues/east/ClusterQueue/red-cq/",
     "admissions": "/admissions/",

@@ -110,8 +110,16 @@ def share(part: Number, whole: Number) -> str:
 
 
 @register.simple_tag
-def segments(parts: Sequence[tuple[str, Number]], *, scale: Number, label: str) -> SafeString:
-    """A stacked bar: `parts` are (class, amount) from left to right, `scale` the amount of the full width."""
+def segments(
+    parts: Sequence[tuple[str, Number]],
+    *,
+    scale: Number,
+    label: str,
+    thin: bool = False,
+    marks: Sequence[tuple[str, Number]] = (),
+) -> SafeString:
+    """A stacked bar: `parts` are (class, amount) from left to right, `scale` the amount of the full width; `marks`
+    are (class, amount) of vertical lines over it."""
     shapes, left = [], Decimal(0)
     for name, amount in parts:
         width = Decimal(str(amount))
@@ -119,7 +127,20 @@ def segments(parts: Sequence[tuple[str, Number]], *, scale: Number, label: str) 
             shapes.append((share(left, scale), share(width, scale), name))
             left += width
     rects = format_html_join("", '<rect x="{}" y="0" width="{}" height="100%" class="{}"/>', shapes)
-    return format_html('<svg class="bar" role="img" aria-label="{}">{}</svg>', label, rects)
+    lines = format_html_join(
+        "",
+        '<rect x="{}" y="0" width="2" height="100%" class="{}"/>',
+        [(share(at, scale), name) for name, at in marks],
+    )
+    kind = "bar thin" if thin else "bar"
+    return format_html(
+        '<svg class="{}" role="img" aria-label="{}"><title>{}</title>{}{}</svg>',
+        kind,
+        label,
+        label,
+        rects,
+        lines,
+    )
 
 
 @register.simple_tag
