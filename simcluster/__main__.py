@@ -51,7 +51,7 @@ def _parser() -> argparse.ArgumentParser:
         "--without",
         action="append",
         default=[],
-        choices=("kueue", "volcano", "prometheus"),
+        choices=("kueue", "volcano", "devices", "prometheus"),
         help="not installed",
     )
     serve.add_argument(
@@ -72,7 +72,7 @@ def _static_cluster(options: argparse.Namespace, tokens: Tokens, now: float) -> 
         absent |= recorded.absent_in(recorded.fill(store, options.recordings))
     else:
         fill_bulk(store, options.bulk)
-        absent |= {"volcano"}
+        absent |= {"volcano", "devices"}
     cluster = Cluster(store, Telemetry(now), tokens, absent=absent, epoch=now)
     cluster.ready.set()
     return cluster

@@ -11,7 +11,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 KUEUE_GROUP = "kueue.x-k8s.io"
-VOLCANO_GROUPS = ("scheduling.volcano.sh", "batch.volcano.sh")
+VOLCANO_GROUPS = ("scheduling.volcano.sh", "batch.volcano.sh", "topology.volcano.sh")
+DEVICE_GROUPS = ("resource.k8s.io", "nvidia.com")
+ABSENT_GROUPS: dict[str, tuple[str, ...]] = {
+    "kueue": (KUEUE_GROUP,),
+    "volcano": VOLCANO_GROUPS,
+    "devices": DEVICE_GROUPS,
+}
+"""The groups that a cluster does not serve when it is without one of these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +59,10 @@ def _kueue(name: str, plural: str, *, namespaced: bool = False, short: tuple[str
     return Kind(name, KUEUE_GROUP, ("v1beta2", "v1beta1"), plural, namespaced, short=short)
 
 
+def _device(name: str, plural: str, *, namespaced: bool = False, versions: tuple[str, ...] = ()) -> Kind:
+    return Kind(name, "resource.k8s.io", versions or ("v1", "v1beta2", "v1beta1"), plural, namespaced)
+
+
 _ALL = (
     Kind("Namespace", "", ("v1",), "namespaces", False, short=("ns",)),
     Kind("Node", "", ("v1",), "nodes", False, short=("no",)),
@@ -68,9 +79,21 @@ _ALL = (
     Kind("VolcanoQueue", "scheduling.volcano.sh", ("v1beta1",), "queues", False, "Queue", ("q",)),
     Kind("PodGroup", "scheduling.volcano.sh", ("v1beta1",), "podgroups", True, short=("pg",)),
     Kind("VolcanoJob", "batch.volcano.sh", ("v1alpha1",), "jobs", True, "Job", ("vcjob", "vj")),
+    Kind("HyperNode", "topology.volcano.sh", ("v1alpha1",), "hypernodes", False, short=("hn",)),
+    _device("DeviceClass", "deviceclasses"),
+    _device("ResourceSlice", "resourceslices"),
+    _device("ResourceClaim", "resourceclaims", namespaced=True),
+    _device("DeviceTaintRule", "devicetaintrules", versions=("v1beta2", "v1alpha3")),
+    Kind("ClusterPolicy", "nvidia.com", ("v1",), "clusterpolicies", False),
 )
 KINDS: dict[str, Kind] = {kind.name: kind for kind in _ALL}
 BY_PATH: dict[tuple[str, str], Kind] = {(kind.group, kind.plural): kind for kind in _ALL}
+
+
+def versions_of(group: str) -> tuple[str, ...]:
+    """Every version in which a kind of the group is served, best first; empty for no group of ours."""
+    return tuple(dict.fromkeys(v for kind in _ALL if kind.group == group for v in kind.versions))
+
 
 _VERBS = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"]
 

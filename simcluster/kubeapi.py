@@ -15,7 +15,7 @@ import msgspec
 
 from simcluster import kinds, patches, statuses, validation
 from simcluster.faults import Effect, spoiled
-from simcluster.kinds import BY_PATH, KINDS, KUEUE_GROUP, VOLCANO_GROUPS, Kind
+from simcluster.kinds import ABSENT_GROUPS, BY_PATH, KUEUE_GROUP, Kind, versions_of
 from simcluster.statuses import Refused
 from simcluster.store import Change, Gone
 from simcluster.versions import in_version
@@ -132,11 +132,14 @@ _WORDS = {
 
 def _versions(cluster: Cluster, group: str) -> tuple[str, ...]:
     """The served versions of a group, empty when it is not installed."""
-    if group == KUEUE_GROUP:
-        return () if "kueue" in cluster.absent else cluster.kueue_versions
-    if group in VOLCANO_GROUPS and "volcano" in cluster.absent:
+    if any(group in groups for name, groups in ABSENT_GROUPS.items() if name in cluster.absent):
         return ()
-    return next((kind.versions for kind in KINDS.values() if kind.group == group), ())
+    return cluster.kueue_versions if group == KUEUE_GROUP else versions_of(group)
+
+
+def _serves(cluster: Cluster, kind: Kind, version: str) -> bool:
+    """A group's versions differ between its kinds."""
+    return version in kind.versions and version in _versions(cluster, kind.group)
 
 
 def _discovery(cluster: Cluster, path: str) -> dict[str, Any] | None:
@@ -144,7 +147,7 @@ def _discovery(cluster: Cluster, path: str) -> dict[str, Any] | None:
     if path == "/api":
         return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
     if path == "/apis":
-        groups = (KUEUE_GROUP, *VOLCANO_GROUPS)
+        groups = [group for groups in ABSENT_GROUPS.values() for group in groups]
         found = [(group, _versions(cluster, group)) for group in groups]
         bodies = [kinds.group_body(group, versions) for group, versions in found if versions]
         for body in bodies:
@@ -170,13 +173,16 @@ def _target(cluster: Cluster, path: str) -> Target:
         group, version, rest = parts[1], parts[2], parts[3:]
     else:
         raise statuses.no_such_path()
-    if version not in _versions(cluster, group):
-        raise statuses.no_such_path()
     namespace = ""
     if rest[0] == "namespaces" and len(rest) > 2:
         namespace, rest = rest[1], rest[2:]
     kind = BY_PATH.get((group, rest[0]))
-    if kind is None or len(rest) > 3 or (namespace and not kind.namespaced):
+    if (
+        kind is None
+        or not _serves(cluster, kind, version)
+        or len(rest) > 3
+        or (namespace and not kind.namespaced)
+    ):
         raise statuses.no_such_path()
     return Target(kind, version, namespace, rest[1] if len(rest) > 1 else "")
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from simcluster.kinds import KINDS, Kind
+from simcluster.kinds import ABSENT_GROUPS, KINDS, Kind
 from simcluster.store import Store, key_of
 
 _NAMES = {"VolcanoJob": ("vcjobs",), "VolcanoQueue": ("queues",), "Event": ("events-core", "events")}
@@ -53,11 +53,6 @@ def _encoded(kind: Kind, item: dict[str, Any]) -> bytes:
 
 def absent_in(counts: dict[str, int]) -> frozenset[str]:
     """What such a cluster does not have."""
-    kueue = any(KINDS[name].group == "kueue.x-k8s.io" for name in counts)
-    volcano = any(KINDS[name].group.endswith("volcano.sh") for name in counts)
-    found = {"prometheus"}
-    if not kueue:
-        found.add("kueue")
-    if not volcano:
-        found.add("volcano")
-    return frozenset(found)
+    groups = {KINDS[name].group for name in counts}
+    gone = {name for name, those in ABSENT_GROUPS.items() if groups.isdisjoint(those)}
+    return frozenset({"prometheus", *gone})

@@ -39,7 +39,7 @@ class Tokens:
 
 @dataclass(slots=True)
 class Cluster:
-    """What one server serves. `absent`: "kueue", "volcano", "prometheus" that are not installed.
+    """What one server serves. `absent`: what of "kueue", "volcano", "devices" and "prometheus" it is without.
     `kueue_versions`: the served versions, in order of preference."""
 
     store: Store

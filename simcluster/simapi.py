@@ -14,7 +14,7 @@ import msgspec
 
 from simcluster import statuses
 from simcluster.bulk import mutate
-from simcluster.kinds import KINDS
+from simcluster.kinds import ABSENT_GROUPS, KINDS
 from simcluster.store import Change
 from simcluster.timestamps import stamp
 
@@ -103,12 +103,11 @@ def _since(text: str) -> float:
 def _history(request: Request) -> None:
     cluster = request.cluster
     since = _since(request.query.get("since", ""))
-    absent = {"kueue": "kueue.x-k8s.io", "volcano": "volcano.sh"}
-    left_out = tuple(absent[name] for name in cluster.absent if name in absent)
+    left_out = {group for name in cluster.absent for group in ABSENT_GROUPS.get(name, ())}
     stream = request.stream("application/x-ndjson")
     batch: list[bytes] = []
     for change in cluster.store.history_since(since):
-        if left_out and change.kind.group.endswith(left_out):
+        if change.kind.group in left_out:
             continue
         batch.append(line(change))
         if len(batch) >= _BATCH:

@@ -1,7 +1,8 @@
-"""v1beta2 objects of Kueue as v1beta1 says them. Input: an encoded item; output: an encoded item.
+"""Objects as the older versions of their group say them. Input: an encoded item; output: an encoded item.
 
-The two differ by names: cohort/cohortName, parent/parentName, admissionChecks, fungibility words, a LocalQueue's
+Kueue's v1beta2 and v1beta1 differ by names: cohort/cohortName, parent/parentName, admissionChecks, fungibility words, a LocalQueue's
 flavorUsage, a Workload's priorityClassName and a typo in accumulatedPastExexcutionTimeSeconds.
+DRA's v1beta1 has a device's fields under `basic` and a request's at its top.
 """
 
 from __future__ import annotations
@@ -53,11 +54,24 @@ def _workload(obj: dict[str, Any]) -> None:
         status["accumulatedPastExexcutionTimeSeconds"] = status.pop("accumulatedPastExecutionTimeSeconds")
 
 
+def _resource_slice(obj: dict[str, Any]) -> None:
+    devices = obj.get("spec", {}).get("devices", ())
+    for index, device in enumerate(devices):
+        devices[index] = {"name": device.pop("name"), "basic": device}
+
+
+def _resource_claim(obj: dict[str, Any]) -> None:
+    for request in obj.get("spec", {}).get("devices", {}).get("requests", ()):
+        request.update(request.pop("exactly", {}))
+
+
 _OLDER: dict[str, Callable[[dict[str, Any]], None]] = {
     "ClusterQueue": _cluster_queue,
     "Cohort": _cohort,
     "LocalQueue": _local_queue,
     "Workload": _workload,
+    "ResourceSlice": _resource_slice,
+    "ResourceClaim": _resource_claim,
 }
 
 
@@ -67,6 +81,7 @@ def in_version(kind: Kind, version: str, raw: bytes) -> bytes:
         return raw
     obj = msgspec.json.decode(raw)
     obj["apiVersion"] = kind.api_version(version)
-    if change := _OLDER.get(kind.name):
+    change = _OLDER.get(kind.name)
+    if change and version == "v1beta1":
         change(obj)
     return msgspec.json.encode(obj)

@@ -33,7 +33,14 @@ def pod(name: str, namespace: str = "default") -> dict[str, Any]:
 def test_discovery_names_versions_groups_and_kinds(api: Any) -> None:
     assert client.VersionApi(api).get_code().git_version == "v1.36.3"
     groups = {group.name: group for group in client.ApisApi(api).get_api_versions().groups}
-    assert set(groups) == {"kueue.x-k8s.io", "scheduling.volcano.sh", "batch.volcano.sh"}
+    assert set(groups) == {
+        "kueue.x-k8s.io",
+        "scheduling.volcano.sh",
+        "batch.volcano.sh",
+        "topology.volcano.sh",
+        "resource.k8s.io",
+        "nvidia.com",
+    }
     assert groups["kueue.x-k8s.io"].preferred_version.version == "v1beta2"
     core = client.CoreV1Api(api).get_api_resources()
     assert {"nodes", "pods", "events"} <= {resource.name for resource in core.resources}
