@@ -1,7 +1,8 @@
-"""PromClient, the DCGM parser and the collector against a real Prometheus."""
+"""PromClient, the exporters' parser and the collector against a real Prometheus."""
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from datetime import UTC, datetime, timedelta
@@ -14,7 +15,7 @@ from apps.fleet.models import Cluster
 from apps.observations.models import CollectionRun, DeviceSample
 from worker.clients.errors import ClientError
 from worker.collectors.run import collect_source
-from worker.parsers.dcgm import COLUMNS, METRICS, TARGETS_QUERY, UP, Samples, group_by_metric, samples
+from worker.parsers.exporters import COLUMNS, Samples, group_by_metric, metrics, samples, targets_query
 
 from .conftest import Scraped, exposition
 
@@ -23,10 +24,9 @@ MI = 1 << 20
 
 
 def read(scraped: Scraped, job: str) -> Samples:
-    query = f'{{__name__=~"{"|".join(METRICS)}",job="{job}"}}'
-    by_metric = group_by_metric(scraped.client.instant(query))
-    by_metric[UP] = list(scraped.client.instant(TARGETS_QUERY))
-    return samples(by_metric, datetime.now(UTC).replace(microsecond=0))
+    series = scraped.client.instant(f'{{__name__=~"{"|".join(metrics())}",job="{job}"}}')
+    series += scraped.client.instant(targets_query(series))
+    return samples(group_by_metric(series), datetime.now(UTC).replace(microsecond=0))
 
 
 def named(found: Samples) -> dict[tuple[str, str], dict[str, Any]]:
@@ -72,7 +72,7 @@ def test_values_are_those_of_the_exporter(scraped: Scraped) -> None:
 
 
 def test_three_jobs_at_once_do_not_multiply_devices(scraped: Scraped) -> None:
-    query = f'{{__name__=~"{"|".join(METRICS)}",job=~"dcgm-(operator|honoring|plain)"}}'
+    query = f'{{__name__=~"{"|".join(metrics())}",job=~"dcgm-(operator|honoring|plain)"}}'
     found = samples(group_by_metric(scraped.client.instant(query)), datetime.now(UTC))
     assert len(found.rows) == len(said(exposition(scraped.sim)))
 
@@ -88,11 +88,12 @@ def test_shapes(scraped: Scraped) -> None:
     assert rows["GPU-15338f3e", ""]["utilisation_ratio"] == 0
     assert rows["GPU-sentinel", ""]["utilisation_ratio"] is None
     shared = rows["GPU-shared", ""]
-    assert (shared["utilisation_ratio"], shared["namespace"], shared["pod"]) == (
+    assert (shared["utilisation_ratio"], shared["pod"], shared["attribution"]) == (
         Decimal("0.7140"),
-        "default",
         "",
+        "copies",
     )
+    assert [share["pod"] for share in json.loads(shared["shares"])] == ["w-1", "w-2"]
     third, fourth = rows["GPU-153bdcb7", "3"], rows["GPU-153bdcb7", "4"]
     assert (third["node_name"], third["utilisation_ratio"]) == ("node-b", Decimal("0.2500"))
     assert (third["power_watts"], fourth["power_watts"]) == (Decimal("120.50"), None)

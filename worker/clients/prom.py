@@ -20,6 +20,17 @@ from .errors import ClientError
 
 Series = list[dict[str, Any]]
 _MESSAGE_LENGTH = 500
+_LONGEST_QUERY = 1000
+"""Characters of PromQL that an address may carry: servers and what stands before them cut addresses off."""
+
+
+class _Session(requests.Session):
+    """Sends what a POST asks for in its body; the library would put it into the address."""
+
+    def request(self, method: Any, *args: Any, **options: Any) -> requests.Response:
+        if method == "POST" and "data" not in options:
+            options["data"] = options.pop("params", None)
+        return super().request(method, *args, **options)
 
 
 class _ErrorBody(msgspec.Struct, frozen=True):
@@ -38,11 +49,18 @@ class PromClient:
         if not self.url.startswith(("http://", "https://")):
             raise ClientError(errors.BAD_CONFIG, f"Prometheus URL {url!r}: not an http or https address")
         self.bytes_read = 0
-        session = requests.Session()
+        session = _Session()
         session.hooks["response"].append(self._check)
         self._timeout = (connect_timeout, read_timeout)
-        self._api = PrometheusConnect(
-            url=self.url, session=session, timeout=self._timeout, retry=Retry(total=0, read=False)
+        self._get, self._post = (
+            PrometheusConnect(
+                url=self.url,
+                session=session,
+                timeout=self._timeout,
+                retry=Retry(total=0, read=False),
+                method=method,
+            )
+            for method in ("GET", "POST")
         )
         self._session = session
 
@@ -52,16 +70,19 @@ class PromClient:
     def instant(self, query: str, at: datetime | None = None) -> Series:
         """The value of every series that matches, at a time (default: the server's now)."""
         params = {} if at is None else {"time": f"{at.timestamp():.3f}"}
-        return self._call("query", lambda: self._api.custom_query(query, params=params))
+        return self._call("query", lambda: self._api(query).custom_query(query, params=params))
 
     def range(self, query: str, start: datetime, end: datetime, step_seconds: int) -> Series:
         """The values of every series that matches, one per step, both ends included."""
         return self._call(
             "query_range",
-            lambda: self._api.custom_query_range(
+            lambda: self._api(query).custom_query_range(
                 query, start_time=start, end_time=end, step=f"{step_seconds}s"
             ),
         )
+
+    def _api(self, query: str) -> PrometheusConnect:
+        return self._post if len(query) > _LONGEST_QUERY else self._get
 
     def _call(self, what: str, run: Any) -> Series:
         where = f"{self.url}/api/v1/{what}"

@@ -1,6 +1,6 @@
 """Past changes of a cluster, replayed through the parsers and writers that serve live pulls.
 
-Input: lines {"at", "kind", "version", "event": {"type", "object"}} in order of time, and DCGM series over a range;
+Input: lines {"at", "kind", "version", "event": {"type", "object"}} in order of time, and exporters' series over a range;
 output: the same tables as from live pulls, with the time of each line as the time of observation. Invariants: the
 same lines twice write nothing; a batch is one transaction that also moves the cursor, so an import that was cut
 goes on where it stopped; within a batch, kinds are merged in the registry's order.
@@ -20,7 +20,7 @@ from apps.observations.models import SourceState
 from apps.observations.retention import partitioned_tables
 from apps.observations.services import BadObject, Change, apply_changes, quarantine_put, write_samples
 from worker.clients.prom import PromClient
-from worker.parsers import dcgm
+from worker.parsers import exporters
 from worker.parsers.kinds import KINDS, Bad, decode_watch, watch_row
 
 from .kindpull import target_of
@@ -148,7 +148,12 @@ def import_samples(
     at = start.replace(minute=0, second=0, microsecond=0)
     while at <= end:
         until = min(end, at + SAMPLE_WINDOW - timedelta(seconds=SAMPLE_STEP_SECONDS))
-        found = dcgm.samples(dcgm.group_by_metric(client.range(dcgm.QUERY, at, until, SAMPLE_STEP_SECONDS)))
+        series = [
+            one
+            for query in exporters.queries()
+            for one in client.range(query, at, until, SAMPLE_STEP_SECONDS)
+        ]
+        found = exporters.samples(exporters.group_by_metric(series))
         with transaction.atomic():
             written, rejected = write_samples(cluster_id=cluster_id, columns=found.columns, rows=found.rows)
             _move_cursor(cluster_id, SAMPLE_CURSOR, until)

@@ -29,7 +29,7 @@ from apps.observations.services import (
 )
 from worker.clients.errors import ClientError
 
-from . import dcgm, devices, events, kueue, nodes, pods, volcano
+from . import devices, events, exporters, kueue, nodes, pods, volcano
 from .engine import PullReport
 from .pull import PullContext
 
@@ -42,7 +42,7 @@ COLLECTORS: dict[str, Callable[[PullContext], PullReport]] = {
     Source.KUEUE: kueue.pull,
     Source.VOLCANO: volcano.pull,
     Source.DEVICES: devices.pull,
-    Source.DCGM: dcgm.pull,
+    Source.DCGM: exporters.pull,
 }
 STORE_ERRORS = (OperationalError, InterfaceError, psycopg.OperationalError, psycopg.InterfaceError)
 

@@ -84,6 +84,18 @@ def metrics() -> Mapping[str, _Known]:
     }
 
 
+@lru_cache(maxsize=16)
+def _named(means: str) -> tuple[str, ...]:
+    """The metrics of one meaning, in the registry's order."""
+    return tuple(name for name, known in metrics().items() if known.metric.means == means)
+
+
+@lru_cache(maxsize=2)
+def _ladder(*, whole: bool) -> tuple[str, ...]:
+    """The metrics of utilisation that mean something on a card or on an instance, the best first."""
+    return tuple(name for name in _named("utilisation") if whole or not metrics()[name].metric.whole_only)
+
+
 @lru_cache(maxsize=1)
 def queries() -> tuple[str, ...]:
     """Selectors of everything that is read: one for all names that are vendors' own, one more for each set of labels
@@ -171,10 +183,7 @@ class _Cell:
 
     def best(self, means: str) -> float | None:
         """The first metric of this meaning that the device has."""
-        for name, known in metrics().items():
-            if known.metric.means == means and (value := self.value(name)) is not None:
-                return value
-        return None
+        return next((v for name in _named(means) if (v := self.value(name)) is not None), None)
 
 
 _Cells = dict[tuple[str, str], _Cell]
@@ -405,17 +414,10 @@ def _ratio(value: float) -> Decimal:
     return Decimal(f"{min(value, 1.0):.4f}")
 
 
-def _ladder(*, whole: bool) -> Iterator[tuple[str, Metric]]:
-    """The metrics of utilisation that mean something, the best first."""
-    for name, known in metrics().items():
-        if known.metric.means == "utilisation" and (whole or not known.metric.whole_only):
-            yield name, known.metric
-
-
 def _utilisation(cell: _Cell, *, whole: bool) -> tuple[Decimal | None, str]:
-    for name, metric in _ladder(whole=whole):
+    for name in _ladder(whole=whole):
         if (value := cell.value(name)) is not None:
-            return _ratio(value), metric.source
+            return _ratio(value), metrics()[name].metric.source
     return None, ""
 
 
@@ -468,11 +470,10 @@ def _use(cell: _Cell, *, whole: bool) -> _Use:
 
 def _measured(cell: _Cell, *, whole: bool) -> Mapping[_Owner, float] | None:
     """Utilisation per pod where it was measured per pod, empty where only memory was; None: nothing was."""
-    for name, _metric in _ladder(whole=whole):
+    for name in _ladder(whole=whole):
         if _is_per_pod(cell, name):
             return cell.parts[name]
-    memory = (name for name, known in metrics().items() if known.metric.means == "memory_used")
-    return {} if any(_is_per_pod(cell, name) for name in memory) else None
+    return {} if any(_is_per_pod(cell, name) for name in _named("memory_used")) else None
 
 
 def _is_per_pod(cell: _Cell, name: str) -> bool:

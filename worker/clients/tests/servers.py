@@ -27,12 +27,21 @@ class Request:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Passes every GET to the test's function, which may also break the protocol."""
+    """Passes every GET, and every form that is POSTed, to the test's function, which may also break the protocol."""
 
     protocol_version = "HTTP/1.1"
     server: Server
+    form: str = ""
 
     def do_GET(self) -> None:
+        self.form = ""
+        self._handle()
+
+    def do_POST(self) -> None:
+        self.form = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
+        self._handle()
+
+    def _handle(self) -> None:
         self.server.seen.append(
             Request(
                 self.path, self.route, self.query, {name.lower(): text for name, text in self.headers.items()}
@@ -46,7 +55,9 @@ class Handler(BaseHTTPRequestHandler):
 
     @property
     def query(self) -> dict[str, str]:
-        return {name: values[0] for name, values in parse_qs(urlsplit(self.path).query).items()}
+        """Parameters of the address and of the form."""
+        asked = parse_qs(urlsplit(self.path).query) | parse_qs(self.form)
+        return {name: values[0] for name, values in asked.items()}
 
     def reply(self, body: bytes, status: int = 200, **headers: str) -> None:
         self.send_response(status)

@@ -60,6 +60,18 @@ def test_a_range_query_below_a_path(connect: Any) -> None:
     assert server.seen[0].query["step"] == "3600s"
 
 
+@pytest.mark.parametrize("step", [None, 3600])
+def test_a_long_query_does_not_go_into_the_address(connect: Any, step: int | None) -> None:
+    client, server = connect(lambda h: h.reply(_result([])))
+    query = '{__name__=~"' + "|".join(f"metric_{i}" for i in range(500)) + '"}'
+    found = client.instant(query, NOW) if step is None else client.range(query, NOW, NOW, step)
+    assert found == []
+    asked = server.seen[0]
+    assert asked.path == asked.route
+    assert asked.query["query"] == query
+    assert asked.query.keys() >= ({"time"} if step is None else {"start", "end", "step"})
+
+
 @pytest.mark.parametrize(
     ("status", "body", "kind", "words"),
     [

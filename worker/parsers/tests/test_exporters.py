@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
-from worker.parsers.dcgm import COLUMNS, QUERY, Samples, group_by_metric, samples
+from worker.parsers.exporters import COLUMNS, Samples, group_by_metric, queries, samples
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 MI = 1 << 20
@@ -60,6 +61,11 @@ def test_a_whole_card() -> None:
         "memory_total_bytes": 81559 * MI,
         "power_watts": Decimal("512.35"),
         "xid": 0,
+        "vendor": "nvidia",
+        "profile": "",
+        "driver": "",
+        "attribution": "whole",
+        "shares": "[]",
     }
 
 
@@ -168,29 +174,62 @@ def test_node_names(labels: dict[str, str], node: str) -> None:
 
 
 def test_series_without_a_device_are_reported() -> None:
-    found = read(one(UTIL, 1, UUID=""))
+    found = read(one(UTIL, 1, UUID="", gpu=""))
     assert found.rows == []
-    assert found.problems[0].reason == "no device UUID"
+    assert found.problems[0].reason == "no label names the device"
 
 
 # ------------------------------------------------------------------ sharing and MIG
+W1, W2 = {"namespace": "default", "pod": "w-1"}, {"namespace": "other", "pod": "w-2"}
+
+
+def use(*series: dict[str, Any]) -> tuple[Any, ...]:
+    """(utilisation, namespace, pod, attribution, [(pod, ratio)]) of the one row."""
+    (row,) = rows(*series)
+    shares = [(share["pod"], share["ratio"]) for share in json.loads(row["shares"])]
+    return row["utilisation_ratio"], row["namespace"], row["pod"], row["attribution"], shares
+
+
 def test_copies_per_pod_become_one_row() -> None:
-    found = rows(
-        one(ENGINE, 0.714, namespace="default", pod="w-1", vgpu="0"),
-        one(ENGINE, 0.714, namespace="default", pod="w-2", vgpu="1"),
+    assert use(one(ENGINE, 0.714, **W1, vgpu="0"), one(ENGINE, 0.714, **W2, vgpu="1")) == (
+        Decimal("0.7140"),
+        "",
+        "",
+        "copies",
+        [("w-1", None), ("w-2", None)],
     )
-    assert [(r["utilisation_ratio"], r["namespace"], r["pod"]) for r in found] == [
-        (Decimal("0.7140"), "default", "")
-    ]
 
 
 def test_the_cards_own_series_beats_the_parts_of_pods() -> None:
-    (row,) = rows(
-        one(UTIL, 45, namespace="default", pod="w-1", vgpu="0"),
-        one(UTIL, 70),
-        one(UTIL, 25, namespace="other", pod="w-2", vgpu="1"),
-    )
-    assert (row["utilisation_ratio"], row["namespace"], row["pod"]) == (Decimal("0.7000"), "", "")
+    """The better rung is repeated per pod; only the exporter's per-process metrics differ."""
+    copies = (one(ENGINE, 0.9, **W1, vgpu="0"), one(ENGINE, 0.9, **W2, vgpu="1"))
+    parts = (one(UTIL, 45, **W1, vgpu="0"), one(UTIL, 70), one(UTIL, 25, **W2, vgpu="1"))
+    measured = [("w-1", "0.4500"), ("w-2", "0.2500")]
+    assert use(*parts) == (Decimal("0.7000"), "", "", "per_process", measured)
+    assert use(*copies, *parts) == (Decimal("0.9000"), "", "", "per_process", measured)
+
+
+def test_equal_parts_of_pods_that_are_not_the_cards_value_are_measured() -> None:
+    parts = (one(UTIL, 35, **W1, vgpu="0"), one(UTIL, 70), one(UTIL, 35, **W2, vgpu="1"))
+    assert use(*parts)[3:] == ("per_process", [("w-1", "0.3500"), ("w-2", "0.3500")])
+
+
+def test_where_only_memory_is_measured_per_pod_no_ratio_is_claimed() -> None:
+    mig = {"GPU_I_ID": "3"}
+    memory = (one(USED, 300, **mig), one(USED, 100, **mig, **W1), one(USED, 200, **mig, **W2))
+    found = use(*memory, one(UTIL, 0, **mig, **W1), one(UTIL, 5, **mig, **W2, vgpu="1"))
+    assert found == (None, "", "", "per_process", [("w-1", None), ("w-2", None)])
+
+
+def test_values_that_differ_without_a_share_label_are_the_leavings_of_a_label() -> None:
+    assert use(one(ENGINE, 0.7, **W1), one(ENGINE, 0.5, **W2))[0] == Decimal("0.7000")
+    assert use(one(ENGINE, 0.7, **W1), one(ENGINE, 0.5, **W2))[3] == "flips"
+    assert use(one(ENGINE, 0.7, **W1), one(USED, 5, **W2))[3] == "flips"
+
+
+def test_a_job_that_is_repeated_is_still_one_pod() -> None:
+    jobs = (one(ENGINE, 0.5, **W1, hpc_job=job) for job in ("7", "8"))
+    assert use(*jobs) == (Decimal("0.5000"), "default", "w-1", "whole", [])
 
 
 def test_instances_are_rows_and_board_power_stands_once() -> None:
@@ -243,4 +282,4 @@ def test_a_series_that_is_none_gives_nothing(series: dict[str, Any]) -> None:
 
 def test_nothing_at_all() -> None:
     assert read() == Samples([], COLUMNS, [])
-    assert "DCGM_FI_PROF_SM_ACTIVE|" in QUERY
+    assert "DCGM_FI_PROF_SM_ACTIVE|" in queries()[0]

@@ -1,4 +1,4 @@
-"""Device samples of DCGM's exporter, read from the cluster's Prometheus at one instant.
+"""Device samples of all vendors' exporters, read from the cluster's Prometheus at one instant.
 
 Input: the context of a pull; output: rows of DeviceSample, one per device or MIG instance. Invariants: the
 instant is the minute that has just ended, so two pulls within a minute write nothing twice and retries are
@@ -13,7 +13,7 @@ from django.conf import settings
 from apps.observations.models import ErrorKind
 from apps.observations.services import BadObject, Written, quarantine_put, write_samples
 from worker.clients.prom import PromClient
-from worker.parsers import dcgm as parser
+from worker.parsers import exporters as parser
 
 from .engine import PullReport
 from .pull import PullContext
@@ -31,17 +31,17 @@ def pull(context: PullContext) -> PullReport:
         context.cluster.prometheus_url, settings.CONNECT_TIMEOUT_SECONDS, settings.READ_TIMEOUT_SECONDS
     )
     try:
-        by_metric = parser.group_by_metric(client.instant(parser.QUERY, at))
-        if by_metric:
-            by_metric[parser.UP] = list(client.instant(parser.TARGETS_QUERY, at))
+        series = [one for query in parser.queries() for one in client.instant(query, at)]
+        if targets := parser.targets_query(series):
+            series += client.instant(targets, at)
     finally:
         report.bytes_read = client.bytes_read
         client.close()
     report.modes.add("query")
     report.good_kinds = 1
-    found = parser.samples(by_metric, at)
+    found = parser.samples(parser.group_by_metric(series), at)
     if not found.rows:
-        report.notes.append("no series: Prometheus knows no DCGM metric with a device UUID")
+        report.notes.append("no series: Prometheus knows no metric of the device registry")
         report.note_kind = ErrorKind.BAD_VALUES
     _write(context, report, found)
     return report
