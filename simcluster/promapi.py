@@ -158,13 +158,15 @@ class _Query:
         return texts if self._value is None else [self._value] * len(texts)
 
     def _instance(self, instance: Instance) -> Iterator[tuple[Labels, list[tuple[int, list[str]]]]]:
-        by_user: dict[tuple[str, str], list[Run]] = {}
+        by_user: dict[tuple[str, str, bool], list[Run]] = {}
+        changed = instance.relabelled[0] if instance.relabelled else None
         for run in self.telemetry.runs(instance, self.times):
             user = (run.use.namespace, run.use.pod) if run.use else ("", "")
-            by_user.setdefault(user, []).append(run)
+            later = changed is not None and self.times[run.first] >= changed
+            by_user.setdefault((*user, later), []).append(run)
         for runs in by_user.values():
             labels = {
-                **instance.labels,
+                **instance.labels_at(self.times[runs[0].first]),
                 **self._targets[instance.node],
                 **_pod_labels(runs[0].use, "exported_"),
             }
@@ -339,7 +341,7 @@ def exporter(request: Request) -> None:
         for instance in () if effect.empty else telemetry.instances:
             for run in telemetry.runs(instance, (now,)):
                 activity = telemetry.activity(run.use, (now,), run)
-                shown = {**instance.labels, **_pod_labels(run.use, "")}
+                shown = {**instance.labels_at(now), **_pod_labels(run.use, "")}
                 labels = ",".join(f'{name}="{value}"' for name, value in shown.items())
                 for metric in METRICS:
                     texts = telemetry.texts(metric, instance, run, (now,), activity)

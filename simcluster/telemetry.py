@@ -75,6 +75,13 @@ class Instance:
     card: Card
     uses: list[Use] = field(default_factory=list)
     ends: list[float | None] = field(default_factory=list)
+    relabelled: tuple[float, dict[str, str]] | None = None
+    """From this time on these labels are different: series end and others begin."""
+
+    def labels_at(self, at: float) -> dict[str, str]:
+        if self.relabelled is None or at < self.relabelled[0]:
+            return self.labels
+        return self.labels | self.relabelled[1]
 
 
 @dataclass(slots=True)
@@ -177,6 +184,10 @@ class Telemetry:
             if found and found[-1][1] is None:
                 found[-1] = (found[-1][0], at)
 
+    def relabel(self, instance: Instance, at: float, labels: dict[str, str]) -> None:
+        with self.lock:
+            instance.relabelled = (at, labels)
+
     def xid(self, card: Card, at: float, code: int) -> None:
         with self.lock:
             card.xids.append((at, code))
@@ -187,7 +198,18 @@ class Telemetry:
         return not any(s <= at and (e is None or at < e) for s, e in self.outages.get(node, ()))
 
     def runs(self, instance: Instance, times: Sequence[float]) -> Iterator[Run]:
-        """The time axis cut where the user of the instance changes, without the node's outages."""
+        """The time axis cut where the user or the labels of the instance change, without the node's outages."""
+        for run in self._user_runs(instance, times):
+            cut = run.first
+            if instance.relabelled is not None:
+                cut = self._index(times, instance.relabelled[0], run.first, run.last)
+            if run.first < cut < run.last:
+                yield run._replace(last=cut)
+                yield run._replace(first=cut)
+            else:
+                yield run
+
+    def _user_runs(self, instance: Instance, times: Sequence[float]) -> Iterator[Run]:
         for first, last in self._up_ranges(instance.node, times):
             at = first
             uses, ends = instance.uses, instance.ends

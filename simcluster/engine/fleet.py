@@ -10,18 +10,28 @@ from bisect import insort
 from hashlib import blake2b
 
 from simcluster.kinds import KINDS
-from simcluster.scenario import FleetFile, Model, Pool
+from simcluster.scenario import FleetFile, Model, Pool, Stack
 from simcluster.telemetry import Card, Instance, Profile
 from simcluster.timestamps import stamp
 
 from .model import NodeState, Obj, PodState, Unit
-from .node_objects import DRIVER, name_uuid, node_labels, node_object, ready_conditions
+from .node_objects import (
+    driver_labels,
+    name_uuid,
+    node_annotations,
+    node_labels,
+    node_object,
+    ready_conditions,
+    stack_of,
+)
 from .world import World, condition
 
 _NODE = KINDS["Node"]
 GPU, SHARED = "nvidia.com/gpu", "nvidia.com/gpu.shared"
-SPOT = {"key": "spot", "value": "true", "effect": "NoSchedule"}
+_RDMA = "rdma/hca_shared_devices_a"
 _UNREACHABLE, _UNSCHEDULABLE = "node.kubernetes.io/unreachable", "node.kubernetes.io/unschedulable"
+_DISRUPTED = "karpenter.sh/disrupted"
+_UPGRADE = "nvidia.com/gpu-driver-upgrade-state"
 
 
 class Fleet:
@@ -35,30 +45,40 @@ class Fleet:
         for pool in file.pools:
             model = file.models[pool.model]
             for number in range(pool.count):
-                node = self._node(pool, model, number)
+                given = file.stacks.get(f"{pool.prefix}-{pool.first + number:02d}", Stack())
+                node = self._node(pool, model, number, given)
                 self.nodes[node.name] = node
                 world.put(_NODE, node.obj)
 
     # ---- building -----------------------------------------------------------------------------------------
-    def _node(self, pool: Pool, model: Model, number: int) -> NodeState:
+    def _node(self, pool: Pool, model: Model, number: int, given: Stack) -> NodeState:
         name = f"{pool.prefix}-{pool.first + number:02d}"
+        stack = stack_of(given)
         cards = [Card(f"GPU-{name_uuid(f'{name}/{index}')}") for index in range(pool.devices)]
-        units = self._units(name, pool, model, cards)
-        labels = node_labels(name, pool, model, pool.racks[number % len(pool.racks)])
-        capacity = {resource: str(len(found)) for resource, found in units.items()}
+        units = self._units(name, pool, model, cards, stack.driver)
+        labels = node_labels(name, pool, model, number, stack)
+        capacity = {resource: str(len(found)) for resource, found in units.items()} | model.beside
         if pool.mode == "renamed":
             capacity[GPU] = "0"
-        obj = node_object(self.world, name, pool, model, labels, capacity)
+        if pool.rdma:
+            capacity[_RDMA] = str(pool.rdma)
+        obj = node_object(self.world, name, pool, model, labels, capacity, stack)
+        obj["metadata"]["annotations"] |= node_annotations(pool, model, [card.uuid for card in cards])
         free = {resource: list(range(len(found))) for resource, found in units.items()}
-        return NodeState(name, pool, model, obj, units, free, cards, labels=labels)
+        taints = {taint["key"] for taint in pool.taints if taint["effect"] != "PreferNoSchedule"}
+        return NodeState(name, pool, model, obj, units, free, cards, labels=labels, taints=taints)
 
-    def _units(self, name: str, pool: Pool, model: Model, cards: list[Card]) -> dict[str, list[Unit]]:
-        if pool.mode == "none":
+    def _units(
+        self, name: str, pool: Pool, model: Model, cards: list[Card], driver: str
+    ) -> dict[str, list[Unit]]:
+        if pool.mode in ("none", "dra-partitions"):
             return {}
-        if pool.mode in ("mig-mixed", "mig-single"):
-            return self._mig_units(name, pool, model, cards)
-        instances = [self._instance(name, pool, model, card, index) for index, card in enumerate(cards)]
-        resource = SHARED if pool.mode == "renamed" else model.resource
+        if pool.mode in ("mig-mixed", "mig-single", "mig-invalid"):
+            return self._mig_units(name, pool, model, cards, driver)
+        instances = [self._instance(name, pool, model, card, i, driver) for i, card in enumerate(cards)]
+        if pool.mode == "dra":
+            return {}
+        resource = pool.resource or (SHARED if pool.mode == "renamed" else model.resource)
         return {
             resource: [
                 Unit(replica * len(cards) + index, index, instances[index])
@@ -67,11 +87,13 @@ class Fleet:
             ]
         }
 
-    def _mig_units(self, name: str, pool: Pool, model: Model, cards: list[Card]) -> dict[str, list[Unit]]:
+    def _mig_units(
+        self, name: str, pool: Pool, model: Model, cards: list[Card], driver: str
+    ) -> dict[str, list[Unit]]:
         units: dict[str, list[Unit]] = {}
         done = 0
         for profile in pool.mig:
-            resource = GPU if pool.mode == "mig-single" else f"nvidia.com/mig-{profile.name}"
+            resource = f"nvidia.com/mig-{profile.name}" if pool.mode == "mig-mixed" else GPU
             found = units.setdefault(resource, [])
             for index in range(done, done + profile.cards):
                 for slot in range(profile.per_card):
@@ -80,16 +102,18 @@ class Fleet:
                         "GPU_I_ID": str(slot + (7 if profile.slices == 1 else 1)),
                     }
                     instance = self._instance(
-                        name, pool, model, cards[index], index, labels, profile.memory_mib
+                        name, pool, model, cards[index], index, driver, labels, profile.memory_mib
                     )
                     found.append(Unit(len(found), index, instance))
             done += profile.cards
         whole = [
-            Unit(i - done, i, self._instance(name, pool, model, cards[i], i)) for i in range(done, len(cards))
+            Unit(i - done, i, self._instance(name, pool, model, cards[i], i, driver))
+            for i in range(done, len(cards))
         ]
         if pool.mode == "mig-mixed":
             units[GPU] = whole
-        return units
+        # A geometry that is not the same on all cards is refused: the plugin offers nothing.
+        return {GPU: []} if pool.mode == "mig-invalid" else units
 
     def _instance(
         self,
@@ -98,6 +122,7 @@ class Fleet:
         model: Model,
         card: Card,
         index: int,
+        driver: str,
         mig: dict[str, str] | None = None,
         memory_mib: int = 0,
     ) -> Instance | None:
@@ -111,7 +136,7 @@ class Fleet:
             "modelName": model.model_name,
             **(mig or {}),
             "Hostname": node,
-            "DCGM_FIDRIVER_VERSION": DRIVER,
+            "DCGM_FI_DRIVER_VERSION": driver,
         }
         salt = int(blake2b(f"{node}{index}{mig}".encode(), digest_size=4).hexdigest(), 16)
         instance = Instance(
@@ -146,12 +171,7 @@ class Fleet:
         best: NodeState | None = None
         for node in self.matching(pod.selector, resource):
             room = len(node.free[resource])
-            if (
-                room < count
-                or not node.ready
-                or node.cordoned
-                or (node.pool.taints and not pod.tolerates_spot)
-            ):
+            if room < count or not node.takes(pod.job.stream):
                 continue
             if best is None or room < len(best.free[resource]):
                 best = node
@@ -261,6 +281,46 @@ class Fleet:
         left = sum(unit.healthy for unit in node.units[resource])
         node.obj["status"]["allocatable"][resource] = str(left)
         self.world.put(_NODE, node.obj)
+
+    def drop_device(self, node: NodeState, resource: str, device: int, xid: int) -> None:
+        """A plugin that was started anew does not list a card any more; labels and telemetry still have it."""
+        self.set_device_health(node, resource, device, False, xid)
+        node.obj["status"]["capacity"][resource] = node.obj["status"]["allocatable"][resource]
+        self.world.put(_NODE, node.obj)
+
+    def set_plugin(self, node: NodeState, there: bool) -> None:
+        """Without its plugin a node reports its resources as 0; what runs goes on, labels stay."""
+        node.plugin = there
+        for resource, units in node.units.items():
+            for part in ("capacity", "allocatable"):
+                healthy = sum(unit.healthy for unit in units)
+                number = len(units) if part == "capacity" else healthy
+                node.obj["status"][part][resource] = str(number if there else 0)
+        self.world.put(_NODE, node.obj)
+
+    def start_upgrade(self, node: NodeState, step: str) -> None:
+        """The operator takes the node out to change its driver."""
+        self._label(node, {_UPGRADE: step})
+        self.cordon(node, True)
+
+    def end_upgrade(self, node: NodeState, driver: str) -> None:
+        self._label(node, {_UPGRADE: "upgrade-done"} | (driver_labels(driver) if driver else {}))
+        for card in node.cards if driver else ():
+            for instance in card.instances:
+                self.world.telemetry.relabel(instance, self.world.now, {"DCGM_FI_DRIVER_VERSION": driver})
+        self.cordon(node, False)
+
+    def _label(self, node: NodeState, labels: dict[str, str]) -> None:
+        node.labels |= labels
+        node.obj["metadata"]["labels"] |= labels
+
+    def remove_soon(self, node: NodeState) -> None:
+        """The autoscaler wants to consolidate the node and waits for what must not be disrupted."""
+        node.taints.add(_DISRUPTED)
+        self._taint(node, {"key": _DISRUPTED, "effect": "NoSchedule"})
+        self.world.put(_NODE, node.obj)
+        words = "Cannot disrupt Node: PDB prevents pod evictions"
+        self.world.event(node.obj, "DisruptionBlocked", words, "karpenter")
 
     def _taint(self, node: NodeState, taint: Obj) -> None:
         node.obj["spec"].setdefault("taints", []).append(taint)

@@ -12,7 +12,7 @@ from simcluster.timestamps import stamp
 
 from .amounts import amount_text
 from .model import Held, Job, Obj
-from .pods import OWNER_VERSIONS, SPOT_TOLERATION, requests_of
+from .pods import OWNER_VERSIONS, requests_of, tolerations_of
 
 _API = KINDS["Workload"].api_version()
 
@@ -53,6 +53,7 @@ def workload(job: Job, uid: str) -> Obj:
 
 def _template(job: Job) -> Obj:
     stream, requests = job.stream, requests_of(job)
+    tolerations = tolerations_of(stream)
     container = {
         "image": f"registry.example.com/{job.team.slug}/{stream.name}:{1 + job.number % 40}",
         "imagePullPolicy": "IfNotPresent",
@@ -71,7 +72,7 @@ def _template(job: Job) -> Obj:
             "schedulerName": "default-scheduler",
             "securityContext": {},
             "terminationGracePeriodSeconds": 30,
-            **({"tolerations": [SPOT_TOLERATION]} if stream.spot else {}),
+            **({"tolerations": tolerations} if tolerations else {}),
         },
     }
 

@@ -47,7 +47,16 @@ class NodeState:
     cards: list[Card]
     ready: bool = True
     cordoned: bool = False
+    plugin: bool = True
+    """Whether the device plugin is there: without it nothing more is given away."""
     labels: dict[str, str] = field(default_factory=dict)
+    taints: set[str] = field(default_factory=set)
+    """Keys of the taints that keep pods away, besides those of cordoning and of a lost node."""
+
+    def takes(self, stream: Stream) -> bool:
+        """Whether the node is there, and for pods of this kind."""
+        open_to_all = self.ready and not self.cordoned and self.plugin
+        return open_to_all and (not self.taints or self.taints <= stream.tolerated)
 
 
 @dataclass(slots=True)
@@ -58,7 +67,6 @@ class PodState:
     obj: Obj
     job: Job
     selector: dict[str, str]
-    tolerates_spot: bool
     node: NodeState | None = None
     units: list[Unit] = field(default_factory=list)
     running: bool = False

@@ -5,13 +5,25 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import Any
 
-from simcluster.scenario import Model, Pool
+from simcluster.scenario import Model, Pool, Stack
 from simcluster.timestamps import stamp
 
 from .model import Obj
 from .world import World, condition
 
-DRIVER = "570.124.06"
+_USUAL = Stack(
+    driver="570.124.06",
+    cuda="12.8",
+    kernel="6.8.0-1031-generic",
+    os="Ubuntu 24.04.2 LTS",
+    runtime="containerd://2.1.4",
+    kubelet="v1.36.3",
+)
+
+
+def stack_of(given: Stack) -> Stack:
+    """What the scenario says of a node, completed by what is usual."""
+    return Stack(**{name: getattr(given, name) or getattr(_USUAL, name) for name in Stack.__struct_fields__})
 
 
 def name_uuid(text: str) -> str:
@@ -29,7 +41,8 @@ def ready_conditions(obj: Obj, now: int) -> None:
         condition(obj, now, kind, status, reason, message)
 
 
-def node_labels(name: str, pool: Pool, model: Model, rack: str) -> dict[str, str]:
+def node_labels(name: str, pool: Pool, model: Model, number: int, stack: Stack) -> dict[str, str]:
+    """All labels; `number` is the node's place in its pool, which deals out racks and cliques."""
     labels = {
         "kubernetes.io/hostname": name,
         "kubernetes.io/os": "linux",
@@ -40,20 +53,54 @@ def node_labels(name: str, pool: Pool, model: Model, rack: str) -> dict[str, str
         "topology.kubernetes.io/region": pool.zone[:-1],
         "topology.kubernetes.io/zone": pool.zone,
         "cloud.provider.com/topology-block": pool.block,
-        "cloud.provider.com/topology-rack": rack,
+        "cloud.provider.com/topology-rack": pool.racks[number % len(pool.racks)],
         "karpenter.sh/capacity-type": pool.capacity_type,
         "node-pool": pool.pool,
         **model.labels,
+        **pool.labels,
     }
-    return labels | _gfd(pool, model) if model.vendor == "nvidia" else labels
+    if model.vendor == "nvidia":
+        labels |= _gfd(pool, model) | driver_labels(stack.driver) | _cuda_labels(stack.cuda)
+    if pool.cliques:
+        labels["nvidia.com/gpu.clique"] = pool.cliques[number % len(pool.cliques)]
+    return labels
+
+
+def driver_labels(version: str) -> dict[str, str]:
+    """Labels of GPU feature discovery for a driver "570.124.06"."""
+    parts = dict(zip(("major", "minor", "revision"), version.split("."), strict=True))
+    return {
+        f"nvidia.com/cuda.driver-version.{name}": text for name, text in {"full": version, **parts}.items()
+    }
+
+
+def _cuda_labels(version: str) -> dict[str, str]:
+    major, minor = version.split(".")
+    parts = {"full": version, "major": major, "minor": minor}
+    return {f"nvidia.com/cuda.runtime-version.{name}": text for name, text in parts.items()}
+
+
+def node_annotations(pool: Pool, model: Model, uuids: list[str]) -> dict[str, str]:
+    """What HAMi's plugin registers: uuid, splits, MiB, cores, type, NUMA node, health of each card."""
+    if pool.mode != "hami":
+        return {}
+    kind = f"NVIDIA-{model.model_name}"
+    cards = [
+        f"{uuid},{pool.replicas},{model.memory_mib},100,{kind},{index * 2 // len(uuids)},true:"
+        for index, uuid in enumerate(uuids)
+    ]
+    return {"hami.io/node-nvidia-register": "".join(cards)}
 
 
 def _gfd(pool: Pool, model: Model) -> dict[str, str]:
     """Labels of GPU feature discovery, by sharing mode."""
     sharing = {"time-slicing": "time-slicing", "renamed": "time-slicing", "mps": "mps"}.get(pool.mode, "none")
     product = model.product + ("-SHARED" if pool.mode in ("time-slicing", "mps") else "")
-    strategy = {"mig-mixed": "mixed", "mig-single": "single"}.get(pool.mode, "none")
+    strategy = {"mig-mixed": "mixed", "mig-single": "single", "mig-invalid": "single"}.get(pool.mode, "none")
     count, memory = pool.devices, model.memory_mib
+    # HAMi's splits are its own: feature discovery knows of no sharing.
+    replicas = 1 if pool.mode == "hami" else pool.replicas
+    state = "success"
     extra: dict[str, str] = {}
     if pool.mode == "mig-single":
         profile = pool.mig[0]
@@ -64,6 +111,9 @@ def _gfd(pool: Pool, model: Model) -> dict[str, str]:
             "nvidia.com/gpu.slices.gi": str(profile.slices),
             "nvidia.com/gpu.slices.ci": str(profile.slices),
         }
+    elif pool.mode == "mig-invalid":
+        product, memory, count, replicas = f"{model.product}-MIG-INVALID", 0, 0, 0
+        sharing, state = "", "failed"
     elif pool.mode == "mig-mixed":
         for profile in pool.mig:
             prefix = f"nvidia.com/mig-{profile.name}"
@@ -79,7 +129,7 @@ def _gfd(pool: Pool, model: Model) -> dict[str, str]:
             }
     if strategy != "none":
         layout = f"all-{pool.mig[0].name}" if strategy == "single" else "custom-mixed"
-        extra |= {"nvidia.com/mig.config": layout, "nvidia.com/mig.config.state": "success"}
+        extra |= {"nvidia.com/mig.config": layout, "nvidia.com/mig.config.state": state}
     return {
         "nvidia.com/gpu.present": "true",
         "nvidia.com/gpu.count": str(count),
@@ -90,20 +140,13 @@ def _gfd(pool: Pool, model: Model) -> dict[str, str]:
         "nvidia.com/gpu.compute.minor": str(model.compute[1]),
         "nvidia.com/gpu.machine": model.instance,
         "nvidia.com/gpu.mode": "compute",
-        "nvidia.com/gpu.replicas": str(pool.replicas),
+        "nvidia.com/gpu.replicas": str(replicas),
         "nvidia.com/gpu.sharing-strategy": sharing,
-        "nvidia.com/mig.capable": "true" if model.family in ("hopper", "ampere") else "false",
+        "nvidia.com/mig.capable": "true" if model.family in ("hopper", "ampere", "blackwell") else "false",
         "nvidia.com/mig.strategy": strategy,
         "nvidia.com/mps.capable": "true" if pool.mode == "mps" else "false",
-        "nvidia.com/cuda.driver-version.full": DRIVER,
-        "nvidia.com/cuda.driver-version.major": "570",
-        "nvidia.com/cuda.driver-version.minor": "124",
-        "nvidia.com/cuda.driver-version.revision": "06",
-        "nvidia.com/cuda.runtime-version.full": "12.8",
-        "nvidia.com/cuda.runtime-version.major": "12",
-        "nvidia.com/cuda.runtime-version.minor": "8",
         "nvidia.com/vgpu.present": "false",
-        "nvidia.com/gpu.deploy.device-plugin": "true",
+        "nvidia.com/gpu.deploy.device-plugin": "false" if pool.mode in ("dra", "dra-partitions") else "true",
         "nvidia.com/gpu.deploy.dcgm-exporter": "true",
         "nvidia.com/gpu.deploy.driver": "true",
         **extra,
@@ -111,7 +154,13 @@ def _gfd(pool: Pool, model: Model) -> dict[str, str]:
 
 
 def node_object(
-    world: World, name: str, pool: Pool, model: Model, labels: dict[str, str], devices: dict[str, str]
+    world: World,
+    name: str,
+    pool: Pool,
+    model: Model,
+    labels: dict[str, str],
+    devices: dict[str, str],
+    stack: Stack,
 ) -> Obj:
     capacity = {
         "cpu": str(model.cpu),
@@ -126,13 +175,13 @@ def node_object(
     info: dict[str, Any] = {
         "architecture": labels["kubernetes.io/arch"],
         "bootID": name_uuid(f"boot{name}"),
-        "containerRuntimeVersion": "containerd://2.1.4",
-        "kernelVersion": "6.8.0-1031-generic",
+        "containerRuntimeVersion": stack.runtime,
+        "kernelVersion": stack.kernel,
         "kubeProxyVersion": "",
-        "kubeletVersion": "v1.36.3",
+        "kubeletVersion": stack.kubelet,
         "machineID": name_uuid(name).replace("-", ""),
         "operatingSystem": "linux",
-        "osImage": "Ubuntu 24.04.2 LTS",
+        "osImage": stack.os,
         "systemUUID": name_uuid(f"system{name}"),
     }
     obj: Obj = {
@@ -145,6 +194,7 @@ def node_object(
             "labels": {**labels, "nvidia.com/gfd.timestamp": str(world.epoch)}
             if model.vendor == "nvidia"
             else labels,
+            "annotations": {"node.alpha.kubernetes.io/ttl": "0"},
         },
         "spec": spec,
         "status": {

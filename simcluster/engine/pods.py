@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from simcluster.kinds import KINDS
+from simcluster.scenario import Stream
 from simcluster.timestamps import stamp
 
 from .fleet import Fleet
@@ -19,7 +20,7 @@ from .world import World
 _POD = KINDS["Pod"]
 _RETRY_EVENT_SECONDS = 300
 _IMAGE = "registry.example.com"
-SPOT_TOLERATION = {"key": "spot", "operator": "Equal", "value": "true", "effect": "NoSchedule"}
+_SPOT_TOLERATION = {"key": "spot", "operator": "Equal", "value": "true", "effect": "NoSchedule"}
 _TOLERATIONS = [
     {
         "key": f"node.kubernetes.io/{why}",
@@ -50,6 +51,12 @@ _MOUNTS = [
     },
     {"name": "scratch", "mountPath": "/scratch"},
 ]
+
+
+def tolerations_of(stream: Stream) -> list[Obj]:
+    """What its pods tolerate, besides what every pod does."""
+    found: list[Obj] = [dict(_SPOT_TOLERATION)] if stream.spot else []
+    return found + [{"key": key, "operator": "Exists", "effect": "NoSchedule"} for key in stream.tolerates]
 
 
 def requests_of(job: Job) -> dict[str, str]:
@@ -128,7 +135,7 @@ class Pods:
             "spec": spec,
             "status": {"phase": "Pending", "qosClass": "Burstable"},
         }
-        return PodState(f"{job.namespace}/{name}", obj, job, selector, job.stream.spot)
+        return PodState(f"{job.namespace}/{name}", obj, job, selector)
 
     def _spec(self, job: Job, selector: dict[str, str]) -> Obj:
         requests = requests_of(job)
@@ -154,7 +161,7 @@ class Pods:
             "serviceAccountName": "default",
             "schedulerName": "volcano" if job.team.volcano_queues else "default-scheduler",
             "securityContext": {},
-            "tolerations": _TOLERATIONS + ([SPOT_TOLERATION] if job.stream.spot else []),
+            "tolerations": _TOLERATIONS + tolerations_of(job.stream),
             "priority": 0,
             "enableServiceLinks": True,
             "preemptionPolicy": "PreemptLowerPriority",
@@ -208,11 +215,12 @@ class Pods:
         """The scheduler's words: each node with its first reason."""
         reasons: Counter[str] = Counter()
         helpful = 0
-        resource = pod.job.stream.resource
+        job = pod.job
+        resource = job.stream.resource
         for node in self.fleet.nodes.values():
             if node.cordoned:
                 reasons["node(s) were unschedulable"] += 1
-            elif not node.ready or (node.pool.taints and not pod.tolerates_spot):
+            elif not node.ready or not node.taints <= job.stream.tolerated:
                 reasons["node(s) had untolerated taint(s)"] += 1
             elif not all(node.labels.get(k) == v for k, v in pod.selector.items()):
                 reasons["node(s) didn't match Pod's node affinity/selector"] += 1
@@ -221,7 +229,7 @@ class Pods:
                 helpful += resource in node.units
         total = len(self.fleet.nodes)
         said = ", ".join(sorted(f"{count} {reason}" for reason, count in reasons.items()))
-        if pod.job.team.volcano_queues:
+        if job.team.volcano_queues:
             return f"0/{total} nodes are unavailable: {said}."
         victims = f"{helpful} No preemption victims found for incoming pod, " if helpful else ""
         return (

@@ -19,7 +19,6 @@ from .kueue_objects import cells, negated
 from .model import Held, Job, Obj, Phase
 
 FlavorResource = tuple[str, str]
-_SPOT_TAINT = "{spot true NoSchedule <nil>}"
 WHY = {
     "InClusterQueue": "prioritization in the ClusterQueue",
     "InCohortReclamation": "reclamation within the cohort",
@@ -154,8 +153,10 @@ class Quota:
     def _reasons(self, job: Job, flavor: str, wanted: list[str], group: Obj, verdict: Verdict) -> list[str]:
         """Why a flavor does not do, [] when it does."""
         spec = self.flavors[flavor]["spec"]
-        if spec.get("nodeTaints") and not job.stream.spot:
-            return [f"untolerated taint {_SPOT_TAINT} in flavor {flavor}"]
+        for taint in spec.get("nodeTaints", ()):
+            if taint["key"] not in job.stream.tolerated:
+                said = f"{taint['key']} {taint.get('value', '')} {taint['effect']} <nil>"
+                return [f"untolerated taint {{{said}}} in flavor {flavor}"]
         labels = spec.get("nodeLabels", {})
         known = {k for f in group["flavors"] for k in self.flavors[f["name"]]["spec"].get("nodeLabels", {})}
         if any(k in known and labels.get(k) != v for k, v in job.stream.selector.items()):
@@ -195,7 +196,7 @@ class Quota:
         spec, level = self.flavors[flavor]["spec"], job.stream.topology
         domains: dict[str, int] = {}
         for node in self.fleet.matching(spec["nodeLabels"], job.stream.resource):
-            if node.ready and not node.cordoned:
+            if node.takes(job.stream):
                 domain = node.labels.get(level, "")
                 domains[domain] = domains.get(domain, 0) + len(node.free[job.stream.resource]) // job.gpus
         most = max(domains.values(), default=0)

@@ -7,6 +7,7 @@ Edits that came through the API are handed in with `edited` and take effect at t
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 from simcluster.kinds import KINDS, Kind
@@ -177,24 +178,36 @@ class Simulation:
     def _incident(self, incident: Incident) -> None:
         node = self.fleet.nodes[incident.node]
         end = None if incident.hours is None else self.world.now + 3600 * incident.hours
-        if incident.kind == "cordon":
-            self.fleet.cordon(node, True)
-            if end:
-                self.world.at(end, self._uncordon, node)
-        elif incident.kind == "not_ready":
-            self._fail_node(node, end)
-        else:
-            resource, device = node.model.resource, node.pool.devices - 1
-            self.fleet.set_device_health(node, resource, device, False, incident.xid)
-            if end:
-                self.world.at(end, self._heal, node, resource, device)
+        resource, device = node.pool.resource or node.model.resource, node.pool.devices - 1
+        undo: tuple[Any, ...] = ()
+        match incident.kind:
+            case "cordon":
+                self.fleet.cordon(node, True)
+                undo = (self.fleet.cordon, node, False)
+            case "not_ready":
+                self._fail_node(node, end)
+            case "device":
+                self.fleet.set_device_health(node, resource, device, False, incident.xid)
+                undo = (self.fleet.set_device_health, node, resource, device, True, 0)
+            case "dropped":
+                self.fleet.drop_device(node, resource, device, incident.xid)
+            case "plugin":
+                self.fleet.set_plugin(node, False)
+                undo = (self.fleet.set_plugin, node, True)
+            case "upgrade":
+                self.fleet.start_upgrade(node, incident.step)
+                undo = (self.fleet.end_upgrade, node, incident.driver)
+            case "removing":
+                self.fleet.remove_soon(node)
+            case "exporter":
+                self.world.telemetry.outage(node.name, self.world.now)
+                undo = (self.world.telemetry.recovery, node.name, end)
+        if end and undo:
+            self.world.at(end, self._over, *undo)
 
-    def _uncordon(self, node: NodeState) -> None:
-        self.fleet.cordon(node, False)
-        self._room()
-
-    def _heal(self, node: NodeState, resource: str, device: int) -> None:
-        self.fleet.set_device_health(node, resource, device, True, 0)
+    def _over(self, undo: Callable[..., None], *args: Any) -> None:
+        """An incident ends: what waits may find room."""
+        undo(*args)
         self._room()
 
     def _fail_node(self, node: NodeState, end: float | None) -> None:
@@ -248,11 +261,11 @@ class Simulation:
         self.world.live = True
         nodes = list(self.fleet.nodes.values())
         for index, node in enumerate(nodes):
-            self.world.after(1 + index * _HEARTBEAT_SECONDS // len(nodes), self._heartbeat, node)
+            self.world.aside(1 + index * _HEARTBEAT_SECONDS // len(nodes), self._heartbeat, node)
 
     def _heartbeat(self, node: NodeState) -> None:
         self.fleet.heartbeat(node)
-        self.world.after(_HEARTBEAT_SECONDS, self._heartbeat, node)
+        self.world.aside(_HEARTBEAT_SECONDS, self._heartbeat, node)
 
     # ---- edits --------------------------------------------------------------------------------------------
     def edited(self, kind: Kind, after: Obj) -> Obj:

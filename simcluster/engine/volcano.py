@@ -183,7 +183,7 @@ class Volcano:
     def _allocate(self, job: Job) -> None:
         """All pods of the gang, or none."""
         selector = {**job.stream.selector, "node-pool": "hpc"}
-        probes = [PodState("", {}, job, selector, tolerates_spot=False) for _ in range(job.pods)]
+        probes = [PodState("", {}, job, selector) for _ in range(job.pods)]
         placed = [probe for probe in probes if self.fleet.place(probe, job.stream.resource, job.gpus)]
         for probe in placed:
             self.fleet.release(probe, job.stream.resource)
@@ -217,7 +217,7 @@ class Volcano:
         self.pods.create(job, labels, annotations, selector)
 
     def _cannot_place(self, job: Job, selector: dict[str, str], fits: int) -> None:
-        probe = PodState(f"{job.namespace}/{job.name}-worker-0", {}, job, selector, tolerates_spot=False)
+        probe = PodState(f"{job.namespace}/{job.name}-worker-0", {}, job, selector)
         states = f"{job.pods} Pending, {job.pods} minAvailable; Pending: {job.pods - fits} Unschedulable"
         if fits:
             states += f", {fits} Schedulable"

@@ -16,6 +16,7 @@ from simcluster.timestamps import micro_stamp, stamp
 from .model import Obj
 
 EVENT_TTL = 3600
+_ASIDE = 1 << 48
 _EVENT, _POD = KINDS["Event"], KINDS["Pod"]
 
 
@@ -27,7 +28,7 @@ class World:
         self.seed, self.epoch = seed, epoch
         self.now = epoch
         self._heap: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
-        self._planned = 0
+        self._planned = self._aside = 0
         self._events: dict[tuple[str, str, str], Obj] = {}
         self.live = False
         """True once the run has caught up with the present: only then do heartbeats go on."""
@@ -40,6 +41,11 @@ class World:
 
     def after(self, seconds: float, step: Callable[..., None], *args: Any) -> None:
         self.at(self.now + seconds, step, *args)
+
+    def aside(self, seconds: float, step: Callable[..., None], *args: Any) -> None:
+        """Plan a step that is no part of the history: it runs last in its second and shifts nothing of it."""
+        self._aside += 1
+        heapq.heappush(self._heap, (int(self.now + seconds), _ASIDE + self._aside, step, args))
 
     def run_until(self, when: float) -> int:
         """Run every step up to a time; gives how many."""

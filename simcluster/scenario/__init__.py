@@ -25,10 +25,22 @@ class _Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pass
 
 
-class Model(_Strict, frozen=True):
-    """A device model. `vendor` decides labels and resource; watts are the board's."""
+class Stack(_Strict, frozen=True):
+    """Software of a node; "" is what most nodes have."""
 
-    vendor: Literal["nvidia", "amd", "ascend", "gaudi", "none"]
+    driver: str = ""
+    cuda: str = ""
+    kernel: str = ""
+    os: str = ""
+    runtime: str = ""
+    kubelet: str = ""
+
+
+class Model(_Strict, frozen=True):
+    """A device model. `vendor` decides labels and resource; watts are the board's; `beside`: further resources that
+    its plugin reports for a node, none of them a device more."""
+
+    vendor: Literal["nvidia", "amd", "ascend", "gaudi", "intel", "tpu", "neuron", "xpu", "none"]
     cpu: int
     host_memory: str
     instance: str
@@ -41,6 +53,7 @@ class Model(_Strict, frozen=True):
     idle_watts: float = 0.0
     max_watts: float = 0.0
     labels: dict[str, str] = {}
+    beside: dict[str, str] = {}
 
 
 class MigProfile(_Strict, frozen=True):
@@ -54,16 +67,37 @@ class MigProfile(_Strict, frozen=True):
     multiprocessors: int
 
 
+Mode = Literal[
+    "exclusive",
+    "mig-mixed",
+    "mig-single",
+    "mig-invalid",
+    "time-slicing",
+    "renamed",
+    "mps",
+    "hami",
+    "partitions",
+    "dra",
+    "dra-partitions",
+    "dual",
+    "none",
+]
+
+
 class Pool(_Strict, frozen=True):
-    """Nodes alike. `racks` deals the nodes out in turn."""
+    """Nodes alike. `racks` and `cliques` (NVLink domains) deal the nodes out in turn; `rdma`: handles of the RDMA
+    plugin per node; mode "partitions": `replicas` of `resource` on each card; "dra" and "dra-partitions": a DRA
+    driver offers the cards instead of the plugin; "dual": both do."""
 
     prefix: str
     count: int
     model: str
     devices: int = 0
-    mode: Literal["exclusive", "mig-mixed", "mig-single", "time-slicing", "renamed", "mps", "none"] = (
-        "exclusive"
-    )
+    mode: Mode = "exclusive"
+    resource: str = ""
+    rdma: int = 0
+    cliques: tuple[str, ...] = ()
+    labels: dict[str, str] = {}
     replicas: int = 1
     mig: tuple[MigProfile, ...] = ()
     block: str = "b1"
@@ -77,13 +111,19 @@ class Pool(_Strict, frozen=True):
 
 
 class Incident(_Strict, frozen=True):
-    """Something that happens to a node, days after the epoch; without `hours` it stays."""
+    """Something that happens to a node, days after the epoch; without `hours` it stays.
+
+    device: the plugin takes the node's last card out (`xid`); dropped: the plugin, started anew, does not list it any
+    more; plugin: the device plugin is gone; upgrade: the operator's driver upgrade is at `step`, afterwards the driver
+    is `driver`; removing: the autoscaler wants the node away; exporter: its exporter does not answer."""
 
     node: str
-    kind: Literal["cordon", "not_ready", "device"]
+    kind: Literal["cordon", "not_ready", "device", "dropped", "plugin", "upgrade", "removing", "exporter"]
     day: float
     hours: float | None = None
     xid: int = 0
+    step: str = "wait-for-jobs-required"
+    driver: str = ""
 
 
 class Churn(_Strict, frozen=True):
@@ -99,6 +139,8 @@ class FleetFile(_Strict, frozen=True):
     pools: tuple[Pool, ...]
     incidents: tuple[Incident, ...] = ()
     churn: Churn = Churn()
+    stacks: dict[str, Stack] = {}
+    """By node, where it differs from the others."""
 
 
 class QueuesFile(_Strict, frozen=True):
@@ -129,12 +171,19 @@ class Stream(_Strict, frozen=True):
     idle: float = 0.04
     selector: dict[str, str] = {}
     spot: bool = False
+    tolerates: tuple[str, ...] = ()
+    """Keys of further taints that its pods tolerate."""
     owner: Literal["Job", "Deployment", "RayJob", "PyTorchJob"] = "Job"
     topology: str = ""
     patience_hours: tuple[float, float] = (3.0, 30.0)
     image_pull_failing: float = 0.0
     standing: int = 0
     """So many are there from the start on, beside those that arrive."""
+
+    @property
+    def tolerated(self) -> frozenset[str]:
+        """Keys of the taints that its pods tolerate."""
+        return frozenset((*self.tolerates, "spot") if self.spot else self.tolerates)
 
 
 class Team(_Strict, frozen=True):
