@@ -41,7 +41,9 @@ class UsageHour(models.Model):
 
 class CapacityHour(models.Model):
     """A pool's capacity as it stood at the end of one UTC hour: the supply side of the charts, in units of the
-    pool's own kind. `nominal` NULL: no queue of the cluster promises this pool."""
+    pool's own kind. `nominal` NULL: no queue of the cluster promises this pool; `stranded` NULL: not known.
+    `cards` counts whole cards, `*_equivalents` are the same numbers as GPU-equivalents; NULL in hours before they
+    were noted."""
 
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="+")
     model = models.CharField(max_length=120)
@@ -51,12 +53,22 @@ class CapacityHour(models.Model):
     allocatable = models.DecimalField(max_digits=14, decimal_places=3)
     held = models.DecimalField(max_digits=14, decimal_places=3)
     nominal = models.DecimalField(max_digits=14, decimal_places=3, null=True)
+    stranded = models.DecimalField(max_digits=14, decimal_places=3, null=True)
+    cards = models.PositiveIntegerField(null=True)
+    allocatable_equivalents = models.DecimalField(max_digits=14, decimal_places=3, null=True)
+    held_equivalents = models.DecimalField(max_digits=14, decimal_places=3, null=True)
+    nominal_equivalents = models.DecimalField(max_digits=14, decimal_places=3, null=True)
+    stranded_equivalents = models.DecimalField(max_digits=14, decimal_places=3, null=True)
 
     class Meta:
         constraints: ClassVar[list[models.BaseConstraint]] = [
             models.UniqueConstraint(
                 fields=["cluster", "model", "sharing_mode", "hour"], name="capacity_hour_once"
             )
+        ]
+        # Which hours a cluster has, without reading its pools.
+        indexes: ClassVar[list[models.Index]] = [
+            models.Index(fields=["cluster", "hour"], name="capacity_hour_by_hour")
         ]
 
     def __str__(self) -> str:

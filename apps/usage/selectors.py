@@ -80,6 +80,7 @@ class CapacitySeries:
     allocatable: Sequence[Decimal | None]
     held: Sequence[Decimal | None]
     nominal: Sequence[Decimal | None]
+    stranded: Sequence[Decimal | None] = ()
 
 
 def usage_hours(

@@ -12,11 +12,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 from django.db import connection, transaction
 
 from apps.admissions.ownership import OWNERS, OWNERS_ON, owner_params
+from apps.capacity.rows import Amounts, PoolRow
 from apps.capacity.selectors import capacity_report
 from apps.core.windows import floor_hour
 from apps.fleet.models import Cluster
@@ -122,24 +124,38 @@ def capacity_snapshot(*, cluster: Cluster, at: datetime, imported: bool = False)
     not known is none. `imported`: the rows are an imported past, which no pull has read, and are taken as they
     are. Returns the number of pools."""
     report = capacity_report(now=at, clusters=[cluster], imported=imported)
-    rows = [
-        CapacityHour(
-            cluster=cluster,
-            model=pool.model,
-            sharing_mode=pool.sharing_mode,
-            hour=floor_hour(at),
-            physical=pool.physical_units,
-            allocatable=pool.allocatable,
-            held=pool.held_bound,
-            nominal=pool.nominal,
-        )
-        for pool in report.pools
-        if pool.held_bound is not None
-    ]
+    hour = floor_hour(at)
+    rows = [_hour_of(pool, pool.held_bound, hour) for pool in report.pools if pool.held_bound is not None]
     CapacityHour.objects.bulk_create(
         rows,
         update_conflicts=True,
         unique_fields=["cluster", "model", "sharing_mode", "hour"],
-        update_fields=["physical", "allocatable", "held", "nominal"],
+        update_fields=_NOTED,
     )
     return len(rows)
+
+
+_NOTED = (
+    *("physical", "allocatable", "held", "nominal", "stranded", "cards"),
+    *("allocatable_equivalents", "held_equivalents", "nominal_equivalents", "stranded_equivalents"),
+)
+
+
+def _hour_of(pool: PoolRow, held: Decimal, hour: datetime) -> CapacityHour:
+    weighed = pool.amounts.get("equivalents") or Amounts("gpu_equivalent", None, None)
+    return CapacityHour(
+        cluster=pool.cluster,
+        model=pool.model,
+        sharing_mode=pool.sharing_mode,
+        hour=hour,
+        physical=pool.physical_units,
+        allocatable=pool.allocatable,
+        held=held,
+        nominal=pool.nominal,
+        stranded=pool.stranded,
+        cards=pool.physical_devices,
+        allocatable_equivalents=weighed.allocatable,
+        held_equivalents=weighed.held_bound,
+        nominal_equivalents=weighed.nominal,
+        stranded_equivalents=weighed.stranded,
+    )
