@@ -16,6 +16,7 @@ from apps.api.rates import RatesView
 from apps.api.sources import SourcesView
 from apps.api.stack import StackView
 from apps.api.teams import TeamsView, TeamView
+from apps.api.topology import TopologyView
 from apps.api.usage import UsageHoursView, UsageView
 from apps.api.workloads import WorkloadsView, WorkloadView
 
@@ -33,6 +34,7 @@ urlpatterns = [
     path("v1/nodes/", NodesView.as_view(), name="nodes"),
     re_path(rf"^v1/nodes/(?P<cluster>[-\w]+)/(?P<name>{NAME})/$", NodeView.as_view(), name="node"),
     path("v1/stack/", StackView.as_view(), name="stack"),
+    path("v1/topology/", TopologyView.as_view(), name="topology"),
     path("v1/queues/", QueuesView.as_view(), name="queues"),
     path("v1/quotas/", QuotasView.as_view(), name="quotas"),
     path("v1/workloads/", WorkloadsView.as_view(), name="workloads"),

@@ -82,9 +82,11 @@ class Sum:
     broken: int | None = 0
     largest_node: int | None = 0
     free_by_node: list[int] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
 
     def add(self, cards: Cards) -> None:
         self.nodes += 1
+        self.names.append(cards.node)
         self.physical += cards.physical
         self.allocatable += cards.allocatable
         if cards.free is None or cards.held is None or self.free is None:

@@ -219,27 +219,30 @@ def _unknown_row(pool: _Pool, scope: str) -> FitRow:
 
 
 def _domain_rows(pool: _Pool, layouts: Iterable[Layout], pod: int) -> Iterator[DomainRow]:
-    """By layout and level, widest first, domains in the order of their paths, nodes in none at the end."""
+    """By layout, each domain before those inside it, nodes in no domain of a level at the end."""
     for layout in layouts:
-        for level, name in enumerate(layout.levels):
+        rows: list[tuple[int, Path | None, Sum]] = []
+        for level in range(len(layout.levels)):
             found = domains(pool.cards, layout, level)
-            if set(found) == {None}:
-                continue
-            for path in sorted(found, key=lambda item: (item is None, item or ())):
-                yield _domain_row(pool, layout, level, name, path, found[path], pod)
+            if set(found) != {None}:
+                rows += [(level, path, part) for path, part in found.items()]
+        for level, path, part in sorted(rows, key=lambda row: (row[1] is None, row[1] or (), row[0])):
+            yield _domain_row(pool, layout, level, path, part, pod)
 
 
-def _domain_row(
-    pool: _Pool, layout: Layout, level: int, name: str, path: Path | None, part: Sum, pod: int
-) -> DomainRow:
+def _domain_row(pool: _Pool, layout: Layout, level: int, path: Path | None, part: Sum, pod: int) -> DomainRow:
+    parts = [step for step in path or () if step]
     return DomainRow(
         **pool.columns,
         kind=layout.kind,
         topology=layout.name,
-        level=name,
+        level=layout.levels[level],
         level_index=level,
-        domain=_text(path),
-        parent=_text(path[:-1]) if path else "",
+        domain="/".join(parts),
+        parent="/".join(parts[:-1]),
+        name=parts[-1] if parts else "",
+        depth=max(0, len(parts) - 1),
+        node=part.names[0] if part.nodes == 1 else "",
         nodes=part.nodes,
         allocatable=part.allocatable,
         held=part.held,
@@ -253,8 +256,3 @@ def _domain_row(
 def _apart(part: Sum, size: int, pod: int) -> int | None:
     """Jobs on nodes that no domain joins, each on one of them."""
     return None if part.free is None else sum(jobs_in((free,), size, pod) for free in part.free_by_node)
-
-
-def _text(path: Path | None) -> str:
-    """ "b1/r2"; levels that a path leaves out are left out."""
-    return "/".join(part for part in path or () if part)

@@ -57,8 +57,9 @@ class FitRow:
 class DomainRow:
     """Cards of one pool in one domain. `kind`: "kueue" (a Topology's levels), "volcano" (HyperNodes), "nvlink"
     (cliques) or "hostname" (every node, where nothing else is known); `level_index` 0 is the widest; `domain` is
-    the path from the widest level, `parent` that of the next wider one. `domain` "": the nodes in no domain, whose
-    `fits` counts each by itself."""
+    the path from the widest level, `parent` that of the next wider one, `name` its last part and `depth` its place in
+    the tree. `node`: its only node, "" when there are several. `domain` "": the nodes in no domain, whose `fits`
+    counts each by itself."""
 
     cluster: Cluster
     model: str
@@ -71,6 +72,9 @@ class DomainRow:
     level_index: int
     domain: str
     parent: str
+    name: str
+    depth: int
+    node: str
     nodes: int
     allocatable: int
     held: int | None

@@ -13,6 +13,7 @@ from apps.console import (
     sources,
     stack,
     teams,
+    topology,
     workloads,
 )
 
@@ -25,6 +26,7 @@ urlpatterns = [
     path("teams/", teams.teams, name="teams"),
     path("teams/<slug:slug>/", teams.team, name="team"),
     path("capacity/", capacity.capacity, name="capacity"),
+    path("capacity/topology/", topology.topology, name="topology"),
     path("capacity/nodes/<str:name>/", capacity.node, name="node"),
     path("capacity/stack/", stack.stack, name="stack"),
     path("queues/", queues.queues, name="queues"),

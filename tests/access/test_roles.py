@@ -42,6 +42,10 @@ ROUTES: dict[str, list[Case]] = {
     "console:capacity": [("/capacity/", EVERYBODY), ("/capacity/?cluster=none", NOTHING)],
     "console:node": [("/capacity/nodes/gpu-1/", EVERYBODY), ("/capacity/nodes/none/", NOTHING)],
     "console:stack": [("/capacity/stack/", EVERYBODY), ("/capacity/stack/?cluster=none", NOTHING)],
+    "console:topology": [
+        ("/capacity/topology/", EVERYBODY),
+        ("/capacity/topology/?cluster=none", NOTHING),
+    ],
     "console:queues": [("/queues/", EVERYBODY)],
     "console:queue": [
         ("/queues/east/ClusterQueue/red-cq/", RED),
@@ -83,6 +87,7 @@ ROUTES: dict[str, list[Case]] = {
         ("/api/v1/teams/none/", rest(NOTHING)),
     ],
     "api:capacity": [("/api/v1/capacity/", rest(EVERYBODY))],
+    "api:topology": [("/api/v1/topology/", rest(EVERYBODY))],
     "api:nodes": [("/api/v1/nodes/", rest(EVERYBODY))],
     "api:node": [("/api/v1/nodes/east/gpu-1/", rest(EVERYBODY)), ("/api/v1/nodes/east/none/", rest(NOTHING))],
     "api:stack": [("/api/v1/stack/", rest(EVERYBODY))],

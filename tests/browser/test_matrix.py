@@ -22,6 +22,7 @@ PAGES = {
     "team": "/teams/foundation-models/",
     "capacity": "/capacity/",
     "node": "/capacity/nodes/{node}/",
+    "topology": "/capacity/topology/",
     "stack": "/capacity/stack/",
     "queues": "/queues/",
     "queue": "/queues/demo/ClusterQueue/foundation-cq/",

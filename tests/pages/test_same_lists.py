@@ -13,7 +13,9 @@ from apps.api.nodes import NodesView
 from apps.api.queues import QueuesView
 from apps.api.quotas import QuotasView
 from apps.api.tests.world import GPU, World, workload
+from apps.api.topology import TopologyView
 from apps.capacity.filters import NodeForm
+from apps.capacity.topology_filters import TopologyForm
 from apps.observations.models import ClusterObject, Node
 from apps.quotas.filters import QueueFilterForm
 
@@ -48,6 +50,7 @@ def answered(world: World, path: str) -> list[dict[str, Any]]:
         ("queues", QueuesView, QueueFilterForm),
         ("queues", QuotasView, QueueFilterForm),
         ("capacity", NodesView, NodeForm),
+        ("topology", TopologyView, TopologyForm),
         ("admissions", AdmissionFailuresView, WaitingForm),
     ],
 )

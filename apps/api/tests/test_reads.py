@@ -24,6 +24,7 @@ LISTS = [
     "teams",
     "capacity",
     "nodes",
+    "topology",
     "queues",
     "quotas",
     "workloads",

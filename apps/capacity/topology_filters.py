@@ -1,0 +1,69 @@
+"""The filter of room by topology, shared by page, CSV and REST. Input: query parameters; output: rows that match."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from django import forms
+from django.utils.translation import gettext_lazy as _
+
+from apps.capacity.topology_rows import DomainRow, FitRow
+from apps.fleet.filters import ClusterForm
+
+KINDS = [
+    ("", _("any")),
+    ("kueue", _("Kueue topology")),
+    ("volcano", _("Volcano HyperNodes")),
+    ("nvlink", _("NVLink cliques")),
+    ("hostname", _("single nodes")),
+]
+CAPACITY_TYPES = [
+    ("", _("any")),
+    ("on-demand", _("on demand")),
+    ("reserved", _("reserved")),
+    ("spot", _("spot")),
+    ("-", _("not said")),
+]
+PODS = [
+    ("", _("1 card")),
+    ("2", _("2 cards")),
+    ("4", _("4 cards")),
+    ("8", _("8 cards")),
+    ("16", _("16 cards")),
+]
+
+
+class TopologyForm(ClusterForm):
+    """`model` and `capacity_type` ("-": no label says) are the pool's, `kind` and `level` the domains'; `pod`: cards
+    that each pod of a job takes from one node; `q` searches names of domains."""
+
+    model = forms.CharField(label=_("Model"), required=False, max_length=120)
+    capacity_type = forms.ChoiceField(label=_("Bought as"), required=False, choices=CAPACITY_TYPES)
+    kind = forms.ChoiceField(label=_("Domains by"), required=False, choices=KINDS)
+    level = forms.CharField(label=_("Level"), required=False, max_length=317)
+    pod = forms.ChoiceField(label=_("Cards per pod"), required=False, choices=PODS)
+    q = forms.CharField(label=_("Search"), required=False, max_length=200)
+
+    @property
+    def pod_size(self) -> int:
+        """Only after `is_valid()`, as all of these."""
+        return int(self.cleaned_data["pod"] or 1)
+
+    def narrowed_fits(self, rows: Iterable[FitRow]) -> list[FitRow]:
+        return [row for row in rows if self._of_pool(row)]
+
+    def narrowed_domains(self, rows: Iterable[DomainRow]) -> list[DomainRow]:
+        wanted, q = self.cleaned_data, self.cleaned_data["q"].strip().lower()
+        return [
+            row
+            for row in rows
+            if self._of_pool(row)
+            and wanted["kind"] in ("", row.kind)
+            and wanted["level"] in ("", row.level)
+            and q in row.domain.lower()
+        ]
+
+    def _of_pool(self, row: FitRow | DomainRow) -> bool:
+        wanted = self.cleaned_data
+        bought = wanted["capacity_type"]
+        return wanted["model"] in ("", row.model) and (not bought or (row.capacity_type or "-") == bought)

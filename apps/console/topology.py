@@ -1,0 +1,35 @@
+"""`/capacity/topology/`: which jobs fit where, and the domains with what is free in them."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest, HttpResponseBase
+
+from apps.capacity.topology_filters import TopologyForm
+from apps.capacity.topology_report import topology_report
+from apps.console.frame import FLEET, QUOTA, Page
+from apps.console.topology_tables import DomainTable, FitTable
+from apps.core.tables import table_csv, wants_csv
+
+
+def topology(request: HttpRequest) -> HttpResponseBase:
+    page = Page.open(request, sources=(*FLEET, *QUOTA))
+    form = TopologyForm(request.GET, now=page.now, team_ids=page.team_ids)
+    valid = form.is_valid()
+    report = topology_report(now=page.now, clusters=page.clusters, pod=form.pod_size if valid else 1)
+    fits = FitTable(form.narrowed_fits(report.fits) if valid else [], prefix="f-")
+    domains = DomainTable(form.narrowed_domains(report.domains) if valid else [], prefix="d-")
+    for name, table in (("fits", fits), ("domains", domains)):
+        if wants_csv(request, name):
+            return table_csv(table, request)
+    context = {
+        "report": report,
+        "form": form,
+        "fits": page.prepare(fits, per_page=100),
+        "domains": page.prepare(domains),
+        "models": sorted({(row.model, row.model_label) for row in report.fits}),
+        "levels": sorted({row.level for row in report.domains}),
+        "narrowed": any(
+            value for key, value in request.GET.items() if key in form.fields and key != "cluster"
+        ),
+    }
+    return page.render("console/topology.html", context, section="capacity")

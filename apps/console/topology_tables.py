@@ -1,0 +1,137 @@
+"""Tables of room by topology. Input: rows of apps.capacity.topology_rows; the same columns on the page and in CSV."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
+
+from apps.capacity.topology_filters import CAPACITY_TYPES, KINDS
+from apps.capacity.topology_rows import DomainRow, FitRow
+from apps.console.links import address, node_url
+from apps.core.formats import NOT_APPLICABLE, number_text, show_value
+from apps.core.tables import BarColumn, LinkColumn, NumberColumn, PortalTable, RatioColumn, TextColumn
+from apps.core.templatetags.portal import segments
+
+SCOPE_LABELS = {
+    "node": _("same node"),
+    "nvlink": _("same NVLink domain"),
+    "rack": _("same rack"),
+    "block": _("same block"),
+}
+_KIND_LABELS = dict(KINDS)
+_BOUGHT = {**dict(CAPACITY_TYPES), "": ""}
+NOT_KNOWN = _("not known")
+
+
+def _pool_url(row: FitRow | DomainRow) -> str:
+    found = address("capacity", cluster=row.cluster.slug, model=row.model, sharing_mode=row.sharing_mode)
+    return f"{found}#nodes"
+
+
+def _bought(row: FitRow | DomainRow) -> str:
+    return str(_BOUGHT.get(row.capacity_type, row.capacity_type))
+
+
+class JobsColumn(NumberColumn):
+    """How many jobs fit; None reads "not known": no topology says what the scope is, or pods were never read."""
+
+    def __init__(self, size: int, **kwargs: Any) -> None:
+        super().__init__(verbose_name=f"{size}", accessor=f"fits__{size}", absent=NOT_KNOWN, **kwargs)
+
+
+class FitTable(PortalTable):
+    caption = _("How many jobs of 1 to 64 whole cards fit now, by how close together their cards must be")
+    file_name = "fits"
+
+    model_label = LinkColumn(verbose_name=_("Pool"), url=_pool_url, note=_bought, classes="name")
+    cluster = TextColumn(verbose_name=_("Cluster"), accessor="cluster__name", hide_small=True)
+    capacity_type = TextColumn(verbose_name=_("Bought as"), visible=False)
+    scope = TextColumn(verbose_name=_("All cards in the"), classes="nowrap")
+    level = TextColumn(verbose_name=_("Level"), visible=False)
+    topology = TextColumn(verbose_name=_("Topology"), visible=False)
+    fit_1 = JobsColumn(1)
+    fit_2 = JobsColumn(2)
+    fit_4 = JobsColumn(4)
+    fit_8 = JobsColumn(8)
+    fit_16 = JobsColumn(16)
+    fit_32 = JobsColumn(32)
+    fit_64 = JobsColumn(64)
+    largest_free = NumberColumn(verbose_name=_("Largest free block"), absent=NOT_KNOWN)
+    free = NumberColumn(verbose_name=_("Free"), hide_small=True)
+    allocatable = NumberColumn(verbose_name=_("Allocatable"), hide_small=True)
+    fragmentation_ratio = RatioColumn(
+        verbose_name=_("On broken nodes"), absent=NOT_APPLICABLE, hide_small=True
+    )
+
+    class Meta(PortalTable.Meta):
+        empty_text = _("No whole card was seen on any node.")
+
+    def render_scope(self, record: FitRow) -> SafeString:
+        label = SCOPE_LABELS[record.scope]
+        if not record.level:
+            return format_html("{}", label)
+        note = f"{record.topology} · {record.level}" if record.kind == "kueue" else record.level
+        return format_html('{}<br><span class="muted">{}</span>', label, note)
+
+    def value_scope(self, record: FitRow) -> str:
+        return record.scope
+
+
+def _node_of(row: DomainRow) -> str:
+    return node_url(row.cluster.slug, row.node) if row.node else ""
+
+
+class DomainTable(PortalTable):
+    caption = _("Domains with their whole cards, each before the domains inside it")
+    file_name = "domains"
+
+    domain = TextColumn(verbose_name=_("Domain"), classes="name")
+    level = TextColumn(verbose_name=_("Level"), classes="wrap", hide_small=True)
+    kind = TextColumn(verbose_name=_("Domains by"), visible=False)
+    model_label = LinkColumn(verbose_name=_("Pool"), url=_pool_url, note=_bought)
+    cluster = TextColumn(verbose_name=_("Cluster"), accessor="cluster__name", hide_small=True)
+    capacity_type = TextColumn(verbose_name=_("Bought as"), visible=False)
+    bar = BarColumn(verbose_name=_("Held and free of allocatable"), accessor="held", hide_small=True)
+    nodes = NumberColumn(verbose_name=_("Nodes"), hide_small=True)
+    allocatable = NumberColumn(verbose_name=_("Allocatable"), hide_small=True)
+    held = NumberColumn(verbose_name=_("Held"))
+    free = NumberColumn(verbose_name=_("Free"))
+    largest_free_node = NumberColumn(verbose_name=_("Largest on one node"))
+    fit_8 = JobsColumn(8, visible=False)
+    fit_16 = JobsColumn(16, visible=False)
+    fit_32 = JobsColumn(32, visible=False)
+    fit_64 = JobsColumn(64, visible=False)
+
+    class Meta(PortalTable.Meta):
+        empty_text = _("No domain matches.")
+
+    def render_domain(self, record: DomainRow) -> SafeString:
+        """Indented by its depth; a single node leads to its page."""
+        if not record.domain:
+            name: SafeString | str = gettext("in no domain")
+        elif record.node:
+            name = format_html('<a href="{}">{}</a>', _node_of(record), record.name)
+        else:
+            name = record.name
+        return format_html('<div class="indent-{}">{}</div>', min(record.depth, 4), name)
+
+    def value_domain(self, record: DomainRow) -> str:
+        return record.domain
+
+    def render_kind(self, value: str) -> str:
+        return str(_KIND_LABELS.get(value, value))
+
+    def render_bar(self, record: DomainRow) -> SafeString:
+        if record.held is None or record.free is None:
+            return show_value(None)
+        label = gettext("%(held)s held, %(free)s free of %(total)s") % {
+            "held": number_text(record.held),
+            "free": number_text(record.free),
+            "total": number_text(record.allocatable),
+        }
+        scale = max(record.allocatable, record.held, 1)
+        return segments([("f-held", record.held), ("f-free", record.free)], scale=scale, label=label)

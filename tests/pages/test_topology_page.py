@@ -1,0 +1,124 @@
+"""The topology page: what it says with and without a topology, its filters, and that its CSV and REST agree.
+
+Two nodes of 8 H100 in world `east`: gpu-1 with 4 held and 4 free, gpu-2 with 8 free.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from apps.api.tests.world import World, cluster_object
+from apps.observations.models import Node, Pod
+
+from .test_pages import download, text
+from .test_same_lists import answered, listed
+
+RACK = "example.com/rack"
+
+
+@pytest.fixture
+def racks(world: World) -> World:
+    """Both nodes in one rack; the second one is spot only where a test says so."""
+    for node in Node.objects.all():
+        node.labels = {**node.labels, RACK: "r1"}
+        node.save()
+    cluster_object(world, "Topology", "racks", spec={"levels": [RACK, "kubernetes.io/hostname"]}, status={})
+    return world
+
+
+def fit_rows(world: World, query: str = "") -> dict[str, dict[str, str]]:
+    rows = listed(world, f"/capacity/topology/?format=csv&table=fits&{query}")
+    return {row["All cards in the"]: row for row in rows}
+
+
+def test_without_a_topology_it_says_what_to_create(world: World) -> None:
+    body = text(world.client("admin"), "/capacity/topology/")
+    assert "East: nothing says which nodes share a rack or block" in body
+    assert "create a Kueue Topology" in body
+    rows = fit_rows(world)
+    assert [rows["node"][size] for size in ("1", "8", "16")] == ["12", "1", "0"]  # 4 + 8 free
+    assert [rows["rack"][size] for size in ("1", "8", "16")] == ["", "", ""]
+    assert "not known" in body
+
+
+def test_a_rack_joins_what_is_free_on_its_nodes(racks: World) -> None:
+    body = text(racks.client("viewer"), "/capacity/topology/")
+    assert "nothing says which nodes share a rack" not in body
+    rows = fit_rows(racks)
+    # In the rack 12 free cards: 12, 6, 3, 1; on one node 4 and 8: 12, 6, 3, 1.
+    assert [rows["rack"][size] for size in ("1", "2", "4", "8", "16")] == ["12", "6", "3", "1", "0"]
+    assert rows["rack"]["Largest free block"] == "12"
+    assert rows["node"]["Largest free block"] == "8"
+    assert rows["node"]["On broken nodes"] == "0.333"  # 4 of 12
+    assert rows["block"]["Largest free block"] == ""
+
+
+def test_the_domains_are_a_tree_that_leads_to_nodes(racks: World) -> None:
+    rows = listed(racks, "/capacity/topology/?format=csv&table=domains")
+    assert [(row["Domain"], row["Nodes"], row["Held"], row["Free"]) for row in rows] == [
+        ("r1", "2", "4", "12"),
+        ("r1/gpu-1", "1", "4", "4"),
+        ("r1/gpu-2", "1", "0", "8"),
+    ]
+    body = text(racks.client("viewer"), "/capacity/topology/")
+    assert 'href="/capacity/nodes/gpu-1/?cluster=east"' in body
+    assert '<div class="indent-1">' in body
+
+
+def test_spot_is_a_pool_of_its_own(racks: World) -> None:
+    node = Node.objects.get(name="gpu-2")
+    node.labels = {**node.labels, "karpenter.sh/capacity-type": "spot"}
+    node.save()
+    assert fit_rows(racks, "capacity_type=spot")["rack"]["8"] == "1"
+    assert fit_rows(racks, "capacity_type=-")["rack"]["8"] == "0"
+    assert "spot" in text(racks.client("viewer"), "/capacity/topology/")
+
+
+def test_pods_of_eight_need_whole_nodes(racks: World) -> None:
+    Pod.objects.update(node_name="gpu-1", requests={"nvidia.com/gpu": "0"}, devices=0)
+    assert fit_rows(racks)["rack"]["16"] == fit_rows(racks, "pod=8")["rack"]["16"] == "1"
+    Pod.objects.filter(uid="pod-red").update(requests={"nvidia.com/gpu": "1"}, devices=1)
+    assert (fit_rows(racks)["rack"]["8"], fit_rows(racks, "pod=8")["rack"]["8"]) == ("1", "1")
+    assert fit_rows(racks)["rack"]["16"] == "0"
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "",
+        "level=example.com/rack",
+        "kind=kueue",
+        "kind=volcano",
+        "q=GPU-2",
+        "model=none",
+        "capacity_type=spot",
+        "pod=8",
+    ],
+)
+def test_page_and_rest_answer_the_same(racks: World, query: str) -> None:
+    page = listed(racks, f"/capacity/topology/?format=csv&table=domains&{query}")
+    rest = answered(racks, f"topology/?{query}")
+    assert {(row["Domain"], row["Level"], row["Free"]) for row in page} == {
+        (row["domain"], row["level"], str(row["free"])) for row in rest
+    }
+    body: Any = racks.client("admin").get(f"/api/v1/topology/?{query}").json()
+    fits = listed(racks, f"/capacity/topology/?format=csv&table=fits&{query}")
+    assert [(row["All cards in the"], row["8"]) for row in fits] == [
+        (row["scope"], "" if row["fits"]["8"] is None else str(row["fits"]["8"])) for row in body["fits"]
+    ]
+
+
+def test_rest_names_clusters_without_a_topology(world: World) -> None:
+    body: Any = world.client("admin").get("/api/v1/topology/").json()
+    assert body["clusters_without_topology"] == ["east"]
+    assert [row["is_known"] for row in body["fits"]] == [True, False, False]
+    assert {row["kind"] for row in body["results"]} == {"hostname"}
+    assert world.client("admin").get("/api/v1/topology/?pod=3").status_code == 400
+
+
+def test_a_wrong_filter_shows_the_page_with_its_error(world: World) -> None:
+    body = text(world.client("admin"), "/capacity/topology/?pod=3")
+    assert "f-pod" in body
+    assert download(world.client("admin"), "/capacity/topology/?pod=3&format=csv&table=fits")[1:] == []
