@@ -43,9 +43,7 @@ MODE_LABELS: dict[str, Promise] = {
 }
 MODE_NOTES: dict[str, Promise] = {
     SharingMode.EXCLUSIVE: _("One unit is a whole card."),
-    SharingMode.MIG: _(
-        "One unit is a hardware partition of a card, with its own memory and fault isolation."
-    ),
+    SharingMode.MIG: _("One MIG instance is a hardware partition: own memory, own fault isolation."),
     SharingMode.TIME_SLICING: _("Several slices share one card: no memory or fault isolation."),
     SharingMode.MPS: _(
         "Several clients share one card: memory is limited for each, faults are not isolated."
@@ -68,6 +66,32 @@ UNIT_LABELS: dict[str, Promise] = {
     "gpu_equivalent": _("GPU-equivalents"),
     "device": _("devices"),
 }
+
+
+def mode_sentence(mode: str, units_per_card: Fraction | int = 0) -> str:
+    """One line, in the active language, that says what a unit of a mode is and is not. `units_per_card`: where it
+    is a whole number above 1 the sentence names it."""
+    count = int(units_per_card) if units_per_card == int(units_per_card) else 0
+    counted = {
+        SharingMode.TIME_SLICING: ngettext(
+            "%(n)d time slice has one card: no memory or fault isolation.",
+            "%(n)d time slices share one card: no memory or fault isolation.",
+            count,
+        ),
+        SharingMode.MPS: ngettext(
+            "%(n)d MPS client has one card: memory limited to 1/%(n)d, no fault isolation.",
+            "%(n)d MPS clients share one card: memory limited to 1/%(n)d each, no fault isolation.",
+            count,
+        ),
+        SharingMode.VGPU: ngettext(
+            "%(n)d vGPU share has one card: limits are kept by software, no fault isolation.",
+            "%(n)d vGPU shares split one card: limits are kept by software, no fault isolation.",
+            count,
+        ),
+    }
+    if count > 1 and mode in counted:
+        return counted[SharingMode(mode)] % {"n": count}
+    return str(MODE_NOTES.get(mode, ""))
 
 
 def unit_of(mode: str) -> str:
@@ -114,13 +138,15 @@ class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class MigWeight:
-    """One instance as parts of its card. `known` False: the pair is not in the table, compute follows the
-    profile's name (g/7) and `per_card` is what that leaves room for."""
+    """One instance as parts of its card. `profile`: the table's name of it, which may differ in the size from what
+    an exporter says. `known` False: the pair is not in the table, compute follows the profile's name (g/7) and
+    `per_card` is what that leaves room for."""
 
     compute: Fraction
     memory: Fraction | None
     per_card: int
     known: bool
+    profile: str = ""
 
 
 @lru_cache(maxsize=1)
@@ -133,7 +159,7 @@ def mig_models() -> tuple[MigModel, ...]:
 def mig_model(product: str) -> MigModel | None:
     """The table's row for a product name ("NVIDIA-H100-80GB-HBM3", "NVIDIA H100 80GB HBM3")."""
     text = re.sub(r"[\s_]+", "-", product)
-    return next((model for model in mig_models() if re.search(model.match, text)), None)
+    return next((model for model in mig_models() if re.search(model.match, text, re.IGNORECASE)), None)
 
 
 @lru_cache(maxsize=2048)
@@ -145,10 +171,54 @@ def mig_weight(product: str, profile: str) -> MigWeight:
     total = model.compute_slices if model else 7
     found = re.match(r"(\d+)g", base)
     slices = min(int(found.group(1)), total) if found else 1
-    if model and base in model.profiles:
-        most, memory = model.profiles[base]
-        return MigWeight(Fraction(slices, total), Fraction(memory, model.memory_slices), most, True)
-    return MigWeight(Fraction(slices, total), None, max(1, total // slices), False)
+    if model and (name := _in_table(model, base)):
+        most, memory = model.profiles[name]
+        return MigWeight(Fraction(slices, total), Fraction(memory, model.memory_slices), most, True, name)
+    return MigWeight(Fraction(slices, total), None, max(1, total // max(1, slices)), False)
+
+
+def _in_table(model: MigModel, profile: str) -> str:
+    """The table's name of a profile: itself, else the one of as many slices whose size is less than a tenth away
+    (drivers round a size up or down: 1g.11gb is 1g.12gb); "" when there is none."""
+    if profile in model.profiles:
+        return profile
+    slices, _dot, size = profile.partition(".")
+    if not (found := re.fullmatch(r"(\d+)gb", size)):
+        return ""
+    wanted = int(found.group(1))
+    near = [
+        (abs(have - wanted), name)
+        for name in model.profiles
+        if name.startswith(f"{slices}.")
+        and 10 * abs((have := int(name.partition(".")[2].removesuffix("gb"))) - wanted) < have
+    ]
+    return min(near)[1] if near else ""
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedWeight:
+    """One row of the weight table: what one instance of a profile is of a card of that model."""
+
+    model: str
+    profile: str
+    per_card: int
+    compute: Fraction
+    memory: Fraction
+
+
+def published_weights() -> list[PublishedWeight]:
+    """The whole table, in its order: from it every GPU-equivalent of a MIG instance can be rebuilt by hand."""
+    return [
+        PublishedWeight(
+            model.name,
+            profile,
+            most,
+            Fraction(int(profile.partition("g")[0]), model.compute_slices),
+            Fraction(memory, model.memory_slices),
+        )
+        for model in mig_models()
+        for profile, (most, memory) in model.profiles.items()
+    ]
 
 
 # ---- names ----------------------------------------------------------------------------------------------------

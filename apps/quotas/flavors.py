@@ -51,7 +51,7 @@ def _label_keys(flavors: Iterable[Mapping[str, Any]]) -> list[str]:
     keys = {key for flavor in flavors for key in flavor.get("node_labels") or {}}
     for vendor in registry().vendors.values():
         found = vendor.labels
-        keys.update(*(found.model, found.count, found.replicas, found.sharing, found.partitioning))
+        keys.update(found.model, found.count, found.replicas, found.sharing, found.partitioning, found.profile)
     return sorted(keys)
 
 
