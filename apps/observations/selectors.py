@@ -290,7 +290,7 @@ NEWEST_SAMPLES = """
 WITH newest AS (
   SELECT DISTINCT ON (cluster_id, device, instance) * FROM observations_devicesample
   WHERE cluster_id = ANY(%(clusters)s) AND sampled_at > %(since)s AND sampled_at <= %(now)s
-    AND (%(node)s = '' OR node_name = %(node)s)
+    AND (%(nodes)s::text[] IS NULL OR node_name = ANY(%(nodes)s))
   ORDER BY cluster_id, device, instance, sampled_at DESC)
 """
 """The newest fresh sample of each device or instance, as a common table `newest`; parameters: sample_window."""
@@ -300,8 +300,12 @@ _SAMPLE_COLUMNS = """cluster_id, device, instance, node_name, model, namespace, 
   attribution, shares"""
 _SAMPLES = f"""{NEWEST_SAMPLES} SELECT {_SAMPLE_COLUMNS} FROM newest
 ORDER BY cluster_id, node_name, device, instance"""  # noqa: S608  constants of this module
-_SEEN = f"""{NEWEST_SAMPLES} SELECT cluster_id, node_name, count(DISTINCT device) FROM newest
-WHERE node_name <> '' GROUP BY 1, 2"""  # noqa: S608
+_SEEN = """
+SELECT cluster_id, node_name, count(DISTINCT device), array_agg(DISTINCT model) FROM observations_devicesample
+WHERE cluster_id = ANY(%(clusters)s) AND sampled_at > %(since)s AND sampled_at <= %(now)s AND node_name <> ''
+  AND (%(nodes)s::text[] IS NULL OR node_name = ANY(%(nodes)s))
+GROUP BY 1, 2
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,20 +333,25 @@ class Sample:
     shares: list[Mapping[str, Any]]
 
 
-def sample_window(*, now: datetime, clusters: Iterable[Cluster], node: str = "") -> dict[str, Any]:
-    """Parameters of NEWEST_SAMPLES. Fresh: younger than twice the age at which a source is stale."""
+def sample_window(
+    *, now: datetime, clusters: Iterable[Cluster], nodes: Iterable[str] | None = None
+) -> dict[str, Any]:
+    """Parameters of NEWEST_SAMPLES. Fresh: younger than twice the age at which a source is stale. `nodes`: names,
+    None for all."""
     return {
         "clusters": [cluster.pk for cluster in clusters],
         "since": now - 2 * stale_after(),
         "now": now,
-        "node": node,
+        "nodes": None if nodes is None else list(nodes),
     }
 
 
-def newest_samples(*, now: datetime, clusters: Iterable[Cluster], node: str = "") -> list[Sample]:
-    """The devices with a fresh sample, of one node or of all, in the order of nodes."""
+def newest_samples(
+    *, now: datetime, clusters: Iterable[Cluster], nodes: Iterable[str] | None = None
+) -> list[Sample]:
+    """The devices with a fresh sample, of some nodes or of all, in the order of nodes."""
     with connection.cursor() as cursor:
-        cursor.execute(_SAMPLES, sample_window(now=now, clusters=clusters, node=node))
+        cursor.execute(_SAMPLES, sample_window(now=now, clusters=clusters, nodes=nodes))
         return [Sample(*(*row[:-1], _decoded(row[-1]))) for row in cursor.fetchall()]
 
 
@@ -352,8 +361,21 @@ def _decoded(shares: Any) -> list[Mapping[str, Any]]:
     return found
 
 
-def seen_cards(*, now: datetime, clusters: Iterable[Cluster], node: str = "") -> dict[tuple[int, str], int]:
-    """(cluster id, node) → cards with a fresh sample. An instance of a card is not a second one."""
+@dataclass(frozen=True, slots=True)
+class SeenCards:
+    """What telemetry sees on a node: distinct cards, an instance of a card being no second one, and their models."""
+
+    cards: int
+    models: frozenset[str]
+
+
+def seen_cards(
+    *, now: datetime, clusters: Iterable[Cluster], nodes: Iterable[str] | None = None
+) -> dict[tuple[int, str], SeenCards]:
+    """(cluster id, node) → the cards with a fresh sample; nodes without any are left out."""
     with connection.cursor() as cursor:
-        cursor.execute(_SEEN, sample_window(now=now, clusters=clusters, node=node))
-        return {(cluster_id, name): cards for cluster_id, name, cards in cursor.fetchall()}
+        cursor.execute(_SEEN, sample_window(now=now, clusters=clusters, nodes=nodes))
+        return {
+            (cluster_id, name): SeenCards(cards, frozenset(model for model in models if model))
+            for cluster_id, name, cards, models in cursor.fetchall()
+        }

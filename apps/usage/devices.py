@@ -76,7 +76,7 @@ def device_rows(*, now: datetime, clusters: Iterable[Cluster], node_name: str = 
 def _read(
     query: str, *, now: datetime, clusters: Iterable[Cluster], node_name: str = ""
 ) -> tuple[BindingIndex, list[tuple[Any, ...]]]:
-    window = sample_window(now=now, clusters=clusters, node=node_name)
+    window = sample_window(now=now, clusters=clusters, nodes=[node_name] if node_name else None)
     with connection.cursor() as cursor:
         cursor.execute(query, window)
         found: list[tuple[Any, ...]] = cursor.fetchall()

@@ -11,7 +11,7 @@ import pytest
 from apps.admissions.tests.builders import T0, make_cluster
 from apps.fleet.models import Cluster
 from apps.observations.models import DeviceSample
-from apps.observations.selectors import newest_samples, seen_cards
+from apps.observations.selectors import SeenCards, newest_samples, seen_cards
 
 pytestmark = pytest.mark.django_db
 
@@ -43,16 +43,17 @@ def test_every_column_of_the_newest_fresh_sample() -> None:
     (found,) = newest_samples(now=T0, clusters=[cluster])
     assert {name: getattr(found, name) for name in said} == said
     assert (found.node_name, found.sampled_at) == ("n1", T0 - timedelta(seconds=10))
-    assert newest_samples(now=T0, clusters=[cluster], node="n2") == []
+    assert newest_samples(now=T0, clusters=[cluster], nodes=["n2"]) == []
 
 
 def test_cards_are_counted_once_whatever_their_instances() -> None:
     cluster = make_cluster()
     for instance in ("1", "2", "3"):
-        sample(cluster, "GPU-1", instance=instance)
+        sample(cluster, "GPU-1", instance=instance, model="A30")
     sample(cluster, "GPU-2")
     sample(cluster, "GPU-3", node_name="n2")
     sample(cluster, "GPU-old", ago=3600)
     sample(cluster, "GPU-nowhere", node_name="")
-    assert seen_cards(now=T0, clusters=[cluster]) == {(cluster.pk, "n1"): 2, (cluster.pk, "n2"): 1}
-    assert seen_cards(now=T0, clusters=[cluster], node="n2") == {(cluster.pk, "n2"): 1}
+    n1, n2 = SeenCards(2, frozenset(["A30"])), SeenCards(1, frozenset())
+    assert seen_cards(now=T0, clusters=[cluster]) == {(cluster.pk, "n1"): n1, (cluster.pk, "n2"): n2}
+    assert seen_cards(now=T0, clusters=[cluster], nodes=["n2"]) == {(cluster.pk, "n2"): n2}

@@ -1,0 +1,319 @@
+"""Cards: every physical card of the waterfall, its bucket and why, who holds it, what its exporter says.
+
+Input: clock and clusters; output: `CardRow`s, in the order of nodes. Invariants: the rows of a (node, group, bucket)
+are as many as the waterfall counts; utilisation is efficiency and never decides what is held; None is "not said".
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from django.db import connection
+
+from apps.capacity.card_labels import bucket_text
+from apps.capacity.carding import Card, Holder, HoldingPod, PodKey, Seen, hide_others, lay_cards
+from apps.capacity.facts import NodeState, load_fleet, load_node
+from apps.capacity.idle import DeviceKey, Idle, Quiet, evidence, quiet_devices
+from apps.capacity.labels import bucket_label
+from apps.core.gpu import model_label
+from apps.core.quantity import parse_quantity
+from apps.fleet.models import Cluster
+from apps.fleet.registry import is_device
+from apps.fleet.selectors import BindingIndex, enabled_clusters
+from apps.observations.selectors import Sample, live_nodes, newest_samples
+
+ZERO = Decimal(0)
+CHUNK = 500
+"""Nodes whose samples and pods are read together."""
+
+# What holds accelerators on nodes, with the queue that its LocalQueue leads to.
+_PODS = """
+SELECT p.cluster_id, p.node_name, p.namespace, p.name, p.queue_name, p.pod_group <> '',
+  coalesce(q.spec->>'cluster_queue', ''), p.requests, p.claims, coalesce(p.bound_at, p.started_at, p.first_seen_at)
+FROM observations_pod p
+LEFT JOIN observations_clusterobject q ON q.cluster_id = p.cluster_id AND q.kind = 'LocalQueue'
+  AND q.namespace = p.namespace AND q.name = p.queue_name AND q.gone_at IS NULL
+WHERE p.cluster_id = ANY(%(clusters)s) AND p.node_name = ANY(%(nodes)s) AND p.gone_at IS NULL
+  AND p.phase NOT IN ('Succeeded', 'Failed') AND (p.devices > 0 OR p.claims <> '[]')
+ORDER BY p.cluster_id, p.node_name, p.namespace, p.name
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceRow:
+    """A partition of a card at its newest sample. `idle`: see CardRow."""
+
+    instance: str
+    profile: str
+    holders: tuple[Holder, ...]
+    utilisation_ratio: Decimal | None
+    utilisation_source: str
+    memory_used_bytes: int | None
+    memory_total_bytes: int | None
+    idle: Idle | None
+
+
+@dataclass(frozen=True, slots=True)
+class CardRow:
+    """One physical card. `device`, `position`, `origin`, `identified`, `state`, `holders`: see carding.Card;
+    `bucket` "" while it is usable. `utilisation_ratio` 0…1 as `utilisation_source` measures it, of the whole card:
+    a partitioned card says it per instance only. `attribution`, `shares`: as in DeviceSample. `idle`: evidence that
+    the card is held and does nothing, None where it works, is not held, or is not known well enough."""
+
+    cluster: Cluster
+    node: str
+    vendor: str
+    model: str
+    model_label: str
+    sharing_mode: str
+    group: int
+    position: int
+    device: str
+    origin: str
+    bucket: str
+    bucket_label: str
+    why: str
+    identified: bool
+    state: str
+    holders: tuple[Holder, ...]
+    instances: tuple[InstanceRow, ...]
+    utilisation_ratio: Decimal | None
+    utilisation_source: str
+    attribution: str
+    shares: tuple[Mapping[str, Any], ...]
+    memory_used_bytes: int | None
+    memory_total_bytes: int | None
+    power_watts: Decimal | None
+    xid: int | None
+    driver: str
+    sampled_at: datetime | None
+    idle: Idle | None
+    numa: str
+    pcie: str
+
+    @property
+    def key(self) -> tuple[int, str, int, int]:
+        """Unique, and in the order of the rows."""
+        return self.cluster.pk, self.node, self.group, self.position
+
+    @property
+    def is_idle(self) -> bool:
+        return self.idle is not None or any(instance.idle for instance in self.instances)
+
+
+def card_rows(*, now: datetime, clusters: Iterable[Cluster] | None = None, node: str = "") -> list[CardRow]:
+    """Every card of the clusters, or of the nodes of one name."""
+    return list(iter_cards(now=now, clusters=clusters, node=node))
+
+
+def iter_cards(
+    *,
+    now: datetime,
+    clusters: Iterable[Cluster] | None = None,
+    node: str = "",
+    model: str = "",
+    sharing_mode: str = "",
+    after: tuple[int, str] | None = None,
+) -> Iterator[CardRow]:
+    """The same, node by node in the order of their keys, read only as far as it is asked for. `after`: begin with
+    this (cluster id, node); `model`, `sharing_mode`: only nodes that have such a group, and its cards."""
+    chosen = list(enabled_clusters() if clusters is None else clusters)
+    nodes = [
+        state
+        for state in sorted(_states(now, chosen, node), key=lambda state: (state.cluster.pk, state.name))
+        if (after is None or (state.cluster.pk, state.name) >= after)
+        and any(
+            model in ("", item.group.model) and sharing_mode in ("", str(item.group.mode))
+            for item in state.falls
+        )
+    ]
+    index = BindingIndex.load(now, clusters=[cluster.pk for cluster in chosen])
+    for begin in range(0, len(nodes), CHUNK):
+        chunk = nodes[begin : begin + CHUNK]
+        found = _Surroundings.load(now, chunk, index)
+        for state in chunk:
+            for row in found.rows(state):
+                if model in ("", row.model) and sharing_mode in ("", row.sharing_mode):
+                    yield row
+
+
+def _states(now: datetime, clusters: Sequence[Cluster], node: str) -> Iterable[NodeState]:
+    if not node:
+        return load_fleet(now=now, clusters=clusters).nodes
+    by_id = {cluster.pk: cluster for cluster in clusters}
+    named = live_nodes(clusters=clusters).filter(name=node).values_list("cluster_id", "uid")
+    states = (load_node(now=now, cluster=by_id[cluster_id], uid=uid) for cluster_id, uid in named)
+    return [state for state in states if state is not None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Surroundings:
+    """What was read about the cards of some nodes."""
+
+    now: datetime
+    seen: Mapping[tuple[int, str], list[Seen]]
+    pods: Mapping[tuple[int, str], list[HoldingPod]]
+    quiet: Mapping[DeviceKey, Quiet]
+
+    @classmethod
+    def load(cls, now: datetime, nodes: Sequence[NodeState], index: BindingIndex) -> _Surroundings:
+        clusters = list({state.cluster.pk: state.cluster for state in nodes}.values())
+        names = [state.name for state in nodes]
+        return cls(
+            now,
+            seen_on_nodes(newest_samples(now=now, clusters=clusters, nodes=names)),
+            _pods_on_nodes([cluster.pk for cluster in clusters], names, index),
+            quiet_devices(now=now, clusters=clusters, nodes=names),
+        )
+
+    def rows(self, state: NodeState) -> Iterator[CardRow]:
+        place = (state.cluster.pk, state.name)
+        pods = self.pods.get(place, [])
+        for card in lay_cards(state.falls, state.shares, self.seen.get(place, ()), pods):
+            yield self._row(state, card)
+
+    def _row(self, state: NodeState, card: Card) -> CardRow:
+        whole = card.seen.whole if card.seen else None
+        samples = card.seen.samples if card.seen else ()
+        instances = self._instances(state.cluster.pk, card)
+        used, total = _memory(whole, instances)
+        return CardRow(
+            cluster=state.cluster,
+            node=state.name,
+            vendor=card.group.vendor,
+            model=card.group.model,
+            model_label=model_label(card.group.model),
+            sharing_mode=str(card.group.mode),
+            group=card.group_index,
+            position=card.position,
+            device=card.device,
+            origin=card.origin,
+            bucket=str(card.bucket) if card.bucket else "",
+            bucket_label=bucket_label(card.bucket) if card.bucket else "",
+            why=bucket_text(card),
+            identified=card.identified,
+            state=card.state,
+            holders=card.holders,
+            instances=instances,
+            utilisation_ratio=whole.utilisation_ratio if whole and not instances else None,
+            utilisation_source=whole.utilisation_source if whole and not instances else "",
+            attribution=whole.attribution if whole else "",
+            shares=tuple(whole.shares) if whole else (),
+            memory_used_bytes=used,
+            memory_total_bytes=total,
+            power_watts=next((s.power_watts for s in samples if s.power_watts is not None), None),
+            xid=next((s.xid for s in samples if s.xid is not None), None),
+            driver=next((s.driver for s in samples if s.driver), ""),
+            sampled_at=max((s.sampled_at for s in samples), default=None),
+            idle=self._idle(state.cluster.pk, card, whole) if not instances else None,
+            numa=card.numa,
+            pcie=card.pcie,
+        )
+
+    def _idle(self, cluster_id: int, card: Card, whole: Sample | None) -> Idle | None:
+        if whole is None or not card.surely_held:
+            return None
+        return evidence([self.quiet.get((cluster_id, card.device, ""))], card.holders, now=self.now)
+
+    def _instances(self, cluster_id: int, card: Card) -> tuple[InstanceRow, ...]:
+        by_pod = {(holder.namespace, holder.pod): holder for holder in card.holders}
+        rows = []
+        for sample in card.seen.instances if card.seen else ():
+            named: list[PodKey] = [(sample.namespace, sample.pod)] if sample.pod else []
+            named += [(share.get("namespace") or "", share.get("pod") or "") for share in sample.shares]
+            holders = tuple(by_pod[key] for key in named if key in by_pod)
+            quiet = self.quiet.get((cluster_id, sample.device, sample.instance))
+            rows.append(
+                InstanceRow(
+                    instance=sample.instance,
+                    profile=sample.profile,
+                    holders=holders,
+                    utilisation_ratio=sample.utilisation_ratio,
+                    utilisation_source=sample.utilisation_source,
+                    memory_used_bytes=sample.memory_used_bytes,
+                    memory_total_bytes=sample.memory_total_bytes,
+                    idle=evidence([quiet], holders, now=self.now),
+                )
+            )
+        return tuple(rows)
+
+
+def _memory(whole: Sample | None, instances: Sequence[InstanceRow]) -> tuple[int | None, int | None]:
+    """(used, total) of the card; of a partitioned one the sums over its instances, where all of them say it."""
+    if not instances:
+        return (whole.memory_used_bytes, whole.memory_total_bytes) if whole else (None, None)
+    used = [row.memory_used_bytes for row in instances]
+    total = [row.memory_total_bytes for row in instances]
+    return (
+        None if None in used else sum(amount for amount in used if amount is not None),
+        None if None in total else sum(amount for amount in total if amount is not None),
+    )
+
+
+def seen_on_nodes(samples: Iterable[Sample]) -> dict[tuple[int, str], list[Seen]]:
+    """(cluster id, node) → the cards that telemetry sees there."""
+    by_card: defaultdict[tuple[int, str], defaultdict[str, list[Sample]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
+    for sample in samples:
+        by_card[sample.cluster_id, sample.node_name][sample.device].append(sample)
+    return {
+        place: [Seen(device, tuple(found)) for device, found in sorted(cards.items())]
+        for place, cards in by_card.items()
+    }
+
+
+def _pods_on_nodes(
+    clusters: Sequence[int], nodes: Sequence[str], index: BindingIndex
+) -> dict[tuple[int, str], list[HoldingPod]]:
+    pods: defaultdict[tuple[int, str], list[HoldingPod]] = defaultdict(list)
+    with connection.cursor() as cursor:
+        cursor.execute(_PODS, {"clusters": list(clusters), "nodes": list(nodes)})
+        rows = cursor.fetchall()
+    for cluster_id, node, namespace, name, queue_name, volcano, queue, requests, claims, since in rows:
+        team = index.team_id_for(
+            cluster_id,
+            namespace=namespace,
+            queue_name=queue_name,
+            queue=queue_name if volcano else queue,
+            volcano=volcano,
+        )
+        served = {resource for claim in _json(claims) for resource in claim.get("resources") or ()}
+        units = {
+            resource: parse_quantity(amount)
+            for resource, amount in _json(requests).items()
+            if resource not in served and is_device(resource)
+        }
+        pods[cluster_id, node].append(HoldingPod(namespace, name, team, units, since))
+    return pods
+
+
+def _json(value: Any) -> Any:
+    """jsonb of a raw query comes as text."""
+    return json.loads(value) if isinstance(value, str) else value
+
+
+def without_others(rows: Iterable[CardRow], team_ids: Collection[int] | None) -> list[CardRow]:
+    """The same cards for a reader of `team_ids`: that a card is held is shown, by whom only of their own pods."""
+    return list(rows) if team_ids is None else [_hidden(row, team_ids) for row in rows]
+
+
+def _hidden(row: CardRow, team_ids: Collection[int]) -> CardRow:
+    def shown(holder: Holder) -> bool:
+        return holder.team_id in team_ids
+
+    mine = {(holder.namespace, holder.pod) for holder in row.holders if shown(holder)}
+    return replace(
+        row,
+        holders=hide_others(row.holders, shown),
+        instances=tuple(
+            replace(instance, holders=hide_others(instance.holders, shown)) for instance in row.instances
+        ),
+        shares=tuple(share for share in row.shares if (share.get("namespace"), share.get("pod")) in mine),
+    )
