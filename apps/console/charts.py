@@ -18,35 +18,18 @@ from django.utils.translation import gettext_lazy as _
 
 from apps.admissions.filters import WaitingForm
 from apps.admissions.selectors import reason_series
+from apps.console import capacity_charts
 from apps.console.figures import PALETTE, Line, Series
 from apps.console.figures import figure as figure_of
 from apps.console.frame import FLEET, QUOTA, Page
-from apps.console.links import address
+from apps.console.links import address, with_query
 from apps.core.csv import csv_response
 from apps.core.tables import wants_csv
-from apps.core.window_form import WindowForm
 from apps.core.windows import Bucket, choose_bucket
-from apps.usage.fleet import fleet_capacity_series
+from apps.observations.models import Source
+from apps.usage.filters import DEFAULT_BUCKET
 
 KEYS_SHOWN = 6
-
-
-class CapacityWindowForm(WindowForm):
-    default_window = "14d"
-
-
-def _capacity(page: Page) -> Series:
-    form = CapacityWindowForm(page.request.GET, now=page.now)
-    if not form.is_valid():
-        raise Http404
-    ids = [cluster.pk for cluster in page.clusters]
-    found = fleet_capacity_series(window=form.time_window, cluster_ids=ids)
-    lines = [
-        Line(gettext("held"), "--held", found.held, filled=False),
-        Line(gettext("allocatable"), "--ink-2", found.allocatable),
-        Line(gettext("nominal quota"), "--borrowed", found.nominal, dash="dash"),
-    ]
-    return Series(times=found.hours, lines=lines, unit=gettext("whole cards"))
 
 
 def _reasons(page: Page) -> Series:
@@ -96,6 +79,7 @@ class _Kind:
     sources: tuple[str, ...]
     build: Callable[[Page], Series]
     section: str
+    buckets: tuple[str, ...] = ()
 
 
 KINDS: dict[str, _Kind] = {
@@ -103,8 +87,37 @@ KINDS: dict[str, _Kind] = {
         _("Capacity over time, whole cards"),
         _("Held, allocatable and nominal quota over the pools of whole cards."),
         (*FLEET, *QUOTA),
-        _capacity,
+        capacity_charts.whole_cards,
         "overview",
+    ),
+    "capacity-trend": _Kind(
+        _("Physical, allocatable and committed over time"),
+        _(
+            "All pools as whole GPUs: shared and partitioned cards by their weight. Each point is the newest whole hour."
+        ),
+        (*FLEET, *QUOTA),
+        capacity_charts.trend,
+        "capacity",
+        buckets=("hour", "day", "month"),
+    ),
+    "allocation-ratio": _Kind(
+        _("Allocation ratio over time"),
+        _(
+            "What is promised and what pods hold, in percent of what is allocatable. Above 100 is over-commitment."
+        ),
+        (*FLEET, *QUOTA),
+        capacity_charts.ratio,
+        "capacity",
+        buckets=("hour", "day", "month"),
+    ),
+    "node-utilisation": _Kind(
+        _("How busy the node's devices were"),
+        _(
+            "Hourly mean of each device's utilisation as its exporter measures it. A gap is an hour without samples."
+        ),
+        (Source.DCGM,),
+        capacity_charts.node_utilisation,
+        "capacity",
     ),
     "reasons": _Kind(
         _("Waiting work over time"),
@@ -129,11 +142,11 @@ class Chart:
     key: str
 
     @classmethod
-    def of(cls, name: str, page: Page) -> Chart:
+    def of(cls, name: str, page: Page, **own: str) -> Chart:
+        """With the page's filters, or with `own` ones beside the cluster where the page means others by them."""
         kind = KINDS[name]
-        filters = {
-            k: v for k, v in page.request.GET.items() if k not in {"sort", "page", "all", "format", "table"}
-        }
+        given = {**own, "cluster": page.cluster_slug} if own else page.request.GET
+        filters = {k: v for k, v in given.items() if k not in {"sort", "page", "all", "format", "table"}}
         src = address("chart_json", name, **filters)
         key = hashlib.sha256(src.encode()).hexdigest()[:10]
         return cls(name, kind.title, kind.lede, src, address("chart", name, **filters), f"chart-{name}-{key}")
@@ -162,5 +175,11 @@ def table(request: HttpRequest, name: str) -> HttpResponseBase:
     if wants_csv(request):
         head = [gettext("Start"), *(line.label for line in series.lines)]
         return csv_response(f"chart_{name}", [head, *([at, *values] for at, values in series.rows())])
-    context = {"kind": kind, "series": series, "chart": Chart.of(name, page)}
+    chosen = request.GET.get("bucket") or DEFAULT_BUCKET
+    context = {
+        "kind": kind,
+        "series": series,
+        "chart": Chart.of(name, page),
+        "buckets": [(key, with_query(request, bucket=key), key == chosen) for key in kind.buckets],
+    }
     return page.render("console/chart.html", context, section=kind.section)

@@ -29,13 +29,15 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """`times` are the starts of the buckets; `stacked` draws bars on top of each other."""
+    """`times` are the starts of the buckets; `stacked` draws bars on top of each other; `daily` and `monthly` say
+    that the hour of a time means nothing."""
 
     times: Sequence[datetime]
     lines: Sequence[Line]
     unit: str
     stacked: bool = False
     daily: bool = False
+    monthly: bool = False
 
     @property
     def is_empty(self) -> bool:
@@ -74,13 +76,18 @@ def _trace(line: Line, series: Series) -> dict[str, Any]:
 def figure(series: Series, *, language: str) -> dict[str, Any]:
     """Months by name read badly in Chinese: ticks are numbers there."""
     day = "%m-%d" if language.startswith("zh") else "%d %b"
+    ticks, hover = f"{day}\n%H:%M", "%Y-%m-%d %H:%M"
+    if series.daily:
+        ticks, hover = day, "%Y-%m-%d"
+    elif series.monthly:
+        ticks = hover = "%Y-%m"
     layout = {
         "barmode": "stack",
         "bargap": 0.15,
         "yaxis": {"title": {"text": series.unit, "standoff": 8}},
         "xaxis": {
-            "tickformat": day if series.daily else f"{day}\n%H:%M",
-            "hoverformat": "%Y-%m-%d" if series.daily else "%Y-%m-%d %H:%M",
+            "tickformat": ticks,
+            "hoverformat": hover,
             "nticks": 6,
             "tickangle": 0,
         },

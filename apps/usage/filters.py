@@ -1,12 +1,19 @@
-"""The filter of usage, shared by page, CSV and REST. Input: query parameters; output: `UsageCriteria`, window."""
+"""Filters of usage, of capacity over time and of a node's hours, shared by page, CSV and REST.
+
+Input: query parameters; output: `UsageCriteria`, windows and steps."""
 
 from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, cast
 
 from django import forms
 from django.utils.translation import gettext_lazy as _
 
 from apps.admissions.filters import ScopedForm
+from apps.core.window_form import WindowForm
 from apps.core.windows import Bucket, choose_bucket
+from apps.usage.fleet import Step
 from apps.usage.selectors import UsageBy, UsageCriteria
 
 GROUPS = [
@@ -17,6 +24,44 @@ GROUPS = [
     ("resource", _("resource")),
     ("cluster", _("cluster")),
 ]
+
+BUCKETS = [("", _("automatic")), ("hour", _("hour")), ("day", _("day")), ("month", _("month"))]
+DEFAULT_BUCKET = "day"
+# How far back a trend looks by itself: about as many points as a chart shows well.
+_LOOKS_BACK = {"hour": "3d", "day": "60d", "month": "730d"}
+_HOURS_UP_TO = timedelta(days=62)
+
+
+class TrendForm(WindowForm):
+    """Capacity over time: `bucket` hour, day or month; `model` and `sharing_mode` narrow the pools."""
+
+    bucket = forms.ChoiceField(label=_("Bucket"), required=False, choices=BUCKETS)
+    model = forms.CharField(label=_("Model"), required=False, max_length=120)
+    sharing_mode = forms.CharField(label=_("Sharing mode"), required=False, max_length=20)
+
+    @property
+    def step(self) -> Step:
+        """Only after `is_valid()`."""
+        return cast(Step, self.cleaned_data.get("bucket") or DEFAULT_BUCKET)
+
+    def clean(self) -> dict[str, Any]:
+        self.default_window = _LOOKS_BACK[self.step]
+        cleaned = super().clean()
+        if not self.errors and self.step == "hour" and self.time_window.length > _HOURS_UP_TO:
+            self.add_error("window", _("By hour a window is at most 62 days long."))
+        return cleaned
+
+
+class NodeHoursForm(WindowForm):
+    """The hours of one node's devices, at most a week of them."""
+
+    node = forms.CharField(label=_("Node"), max_length=253)
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean()
+        if not self.errors and self.time_window.length > timedelta(days=7):
+            self.add_error("window", _("At most seven days of a node's devices are shown."))
+        return cleaned
 
 
 class UsageForm(ScopedForm):
