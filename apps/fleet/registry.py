@@ -74,10 +74,13 @@ def device_resources(amounts: Mapping[str, Any]) -> dict[str, Registered]:
     `amounts`: what the node offers by resource; a resource with a zero amount gives way to its other name too."""
     found = {name: known for name in amounts if (known := classify_resource(name)) and known.counted}
     return {
-        name: known
-        for name, known in found.items()
-        if not known.same_as or known.same_as not in found or _is_zero(amounts[known.same_as])
+        name: known for name, known in found.items() if not _said_twice(name, known.same_as, amounts, found)
     }
+
+
+def _said_twice(name: str, main: str, amounts: Mapping[str, Any], found: Mapping[str, Registered]) -> bool:
+    """Whether `main` speaks for this silicon already: it is offered, or neither is."""
+    return main in found and (not _is_zero(amounts[main]) or _is_zero(amounts[name]))
 
 
 def _is_zero(amount: Any) -> bool:

@@ -103,16 +103,24 @@ class Metric(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class Identity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Labels of a series that say which device it is about; the first that is set counts. `device`: unique in the
-    world; `position`: unique on its node, where `device` is missing; `instance`: partition of the device."""
+    world; `position`: unique on its node, where `device` is missing; `instance`: partition of the device, but not of
+    one that is whole by a label and value of `whole`."""
 
     device: Names = ()
     position: Names = ()
     instance: Names = ()
+    whole: dict[Text, Names] = {}
     profile: Names = ()
     model: Names = ()
     node: Names = ()
     driver: Names = ()
     pci: Names = ()
+
+    def instance_of(self, labels: Mapping[str, str]) -> str:
+        """The partition that a series is about, "" for a whole device."""
+        if any(labels.get(label) in values for label, values in self.whole.items()):
+            return ""
+        return next((labels[name] for name in self.instance if labels.get(name)), "")
 
 
 class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -160,12 +168,14 @@ class Driver(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Vendor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One vendor's file. `annotations`: node annotations that hold a split's inventory; `partitions`: how many
     partitions of a profile one card makes (NVIDIA's are in the MIG table); `resolver`: how its cards are found on a
-    node, "register": from the annotations where there are any, else as "plain"; `metric_prefixes`: what an exporter
-    may be set to put before its metrics' names."""
+    node, "register": from the annotations where there are any, else shares by the usual split and the rest as "plain"; `metric_prefixes`: what an exporter
+    may be set to put before its metrics' names; `domains`: where every resource is about this vendor's devices, so
+    that one which matches no pattern is shown as unregistered."""
 
     vendor: Annotated[str, msgspec.Meta(pattern="^[a-z][a-z0-9-]*$", max_length=30)]
     name: Text
     resources: Annotated[tuple[ResourceEntry, ...], msgspec.Meta(min_length=1)]
+    domains: Names = ()
     resolver: Resolver = "plain"
     labels: Labels = Labels()
     annotations: Names = ()
@@ -177,6 +187,10 @@ class Vendor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     identity: Identity = Identity()
     workload: Workload = Workload()
     drivers: dict[Text, Driver] = {}
+
+    @property
+    def has_devices(self) -> bool:
+        return any(entry.unit in COUNTED for entry in self.resources)
 
     def all_metrics(self) -> tuple[Metric, ...]:
         """The metrics under each name that they may have, in the order of the list."""
@@ -206,12 +220,14 @@ class Registered:
 
 @dataclass(frozen=True)
 class Registry:
-    """All vendors; `metrics` and `drivers` by name, with the vendor they belong to."""
+    """All vendors; `metrics`, `drivers` and `domains` by name, with the vendor they belong to. Metrics of a file that has no
+    devices of its own come last: they describe other vendors' cards and fill in what those do not say."""
 
     vendors: Mapping[str, Vendor]
     patterns: tuple[tuple[re.Pattern[str], str, ResourceEntry], ...]
     metrics: Mapping[str, tuple[str, Metric]]
     drivers: Mapping[str, tuple[str, Driver]]
+    domains: Mapping[str, str]
 
     def classify(self, resource: str) -> Registered | None:
         for pattern, vendor, entry in self.patterns:
@@ -238,10 +254,16 @@ def read_registry(folder: Path) -> Registry:
     vendors: dict[str, Vendor] = {}
     metrics: dict[str, tuple[str, Metric]] = {}
     drivers: dict[str, tuple[str, Driver]] = {}
+    domains: dict[str, str] = {}
     for name, vendor in files.items():
         if vendor.vendor in vendors:
             raise RegistryError(f"{name}: vendor {vendor.vendor!r} is defined in two files")
         vendors[vendor.vendor] = vendor
+        for domain in vendor.domains:
+            if domain in domains:
+                raise RegistryError(f"{name}: domains: {domain} is already a domain of {domains[domain]}")
+            domains[domain] = vendor.vendor
+    for name, vendor in sorted(files.items(), key=lambda item: not item[1].has_devices):
         for metric in vendor.all_metrics():
             if metric.name in metrics:
                 owner = metrics[metric.name][0]
@@ -251,7 +273,18 @@ def read_registry(folder: Path) -> Registry:
             if driver in drivers:
                 raise RegistryError(f"{name}: drivers: {driver} is already a driver of {drivers[driver][0]}")
             drivers[driver] = (vendor.vendor, entry)
-    return Registry(vendors, _patterns(files), metrics, drivers)
+    _check_same_as(files)
+    return Registry(vendors, _patterns(files), metrics, drivers, domains)
+
+
+def _check_same_as(files: Mapping[str, Vendor]) -> None:
+    for name, vendor in files.items():
+        known = {example for entry in vendor.resources for example in entry.examples}
+        for index, entry in enumerate(vendor.resources):
+            if entry.same_as and entry.same_as not in known:
+                raise RegistryError(
+                    f"{name}: resources[{index}].same_as: no example of this file is {entry.same_as!r}"
+                )
 
 
 def _patterns(files: Mapping[str, Vendor]) -> tuple[tuple[re.Pattern[str], str, ResourceEntry], ...]:
@@ -306,8 +339,6 @@ def _problems(vendor: Vendor) -> Iterator[str]:
     for index, entry in enumerate(vendor.resources):
         if entry.same_as and entry.unit not in COUNTED:
             yield f"resources[{index}].same_as: a resource of unit {entry.unit} is not counted anyway"
-    if vendor.resolver == "register" and not vendor.annotations:
-        yield "annotations: missing, the resolver 'register' reads them"
     if vendor.labels.memory and not vendor.labels.memory_unit:
         yield "labels.memory_unit: missing, labels.memory has no unit of its own"
     for name, driver in vendor.drivers.items():

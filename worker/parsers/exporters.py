@@ -257,7 +257,7 @@ class _Reader:
             device = _composed(vendor.vendor, place, position)
         return _Labels(
             device,
-            _first(labels, identity.instance),
+            identity.instance_of(labels),
             node,
             _first(labels, identity.model),
             _first(labels, identity.profile),
