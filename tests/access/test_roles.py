@@ -67,7 +67,10 @@ ROUTES: dict[str, list[Case]] = {
         ("/sources/quarantine/{quarantine}/", ADMIN),
         ("/sources/quarantine/0/", NOTHING),
     ],
-    "console:glossary": [("/glossary/", EVERYBODY)],
+    "console:glossary": [
+        ("/glossary/", EVERYBODY),
+        ("/glossary/?format=csv&table=weights", EVERYBODY),
+    ],
     "console:chart_json": [
         ("/charts/capacity.json", EVERYBODY),
         ("/charts/reasons.json", EVERYBODY),
@@ -99,6 +102,7 @@ ROUTES: dict[str, list[Case]] = {
     "api:nodes": [("/api/v1/nodes/", rest(EVERYBODY))],
     "api:node": [("/api/v1/nodes/east/gpu-1/", rest(EVERYBODY)), ("/api/v1/nodes/east/none/", rest(NOTHING))],
     "api:stack": [("/api/v1/stack/", rest(EVERYBODY))],
+    "api:gpu-weights": [("/api/v1/gpu-weights/", rest(EVERYBODY))],
     "api:queues": [("/api/v1/queues/", rest(EVERYBODY))],
     "api:quotas": [("/api/v1/quotas/", rest(EVERYBODY))],
     "api:workloads": [("/api/v1/workloads/", rest(EVERYBODY))],
