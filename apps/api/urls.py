@@ -9,6 +9,7 @@ from apps.api.clusters import ClustersView, ClusterView
 from apps.api.docs import SchemaView, docs
 from apps.api.fallback import FallbackView
 from apps.api.findings import FindingsView
+from apps.api.gpu_weights import GpuWeightsView
 from apps.api.nodes import NodesView, NodeView
 from apps.api.queues import QueuesView
 from apps.api.quotas import QuotasView
@@ -35,6 +36,7 @@ urlpatterns = [
     re_path(rf"^v1/nodes/(?P<cluster>[-\w]+)/(?P<name>{NAME})/$", NodeView.as_view(), name="node"),
     path("v1/stack/", StackView.as_view(), name="stack"),
     path("v1/topology/", TopologyView.as_view(), name="topology"),
+    path("v1/gpu-weights/", GpuWeightsView.as_view(), name="gpu-weights"),
     path("v1/queues/", QueuesView.as_view(), name="queues"),
     path("v1/quotas/", QuotasView.as_view(), name="quotas"),
     path("v1/workloads/", WorkloadsView.as_view(), name="workloads"),

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponseBase
 from django.utils.translation import gettext_lazy as _
 
 from apps.admissions.labels import CAUSE_LABELS, CAUSE_MEANINGS
 from apps.console.frame import Page
+from apps.console.weight_tables import WeightTable
+from apps.core.gpu import MODE_LABELS, MODE_NOTES
+from apps.core.tables import table_csv, wants_csv
+from apps.fleet.weights import weight_rows
 
 TERMS = (
     (
@@ -88,7 +92,16 @@ STATES = (
 )
 
 
-def glossary(request: HttpRequest) -> HttpResponse:
+def glossary(request: HttpRequest) -> HttpResponseBase:
     page = Page.open(request, sources=())
-    causes = [(key, label, CAUSE_MEANINGS[key]) for key, label in CAUSE_LABELS.items()]
-    return page.render("console/glossary.html", {"terms": TERMS, "causes": causes, "states": STATES})
+    weights = WeightTable(weight_rows(), prefix="w-")
+    if wants_csv(request, "weights"):
+        return table_csv(weights, request)
+    context = {
+        "terms": TERMS,
+        "causes": [(key, label, CAUSE_MEANINGS[key]) for key, label in CAUSE_LABELS.items()],
+        "states": STATES,
+        "modes": [(label, MODE_NOTES[mode]) for mode, label in MODE_LABELS.items()],
+        "weights": page.prepare(weights, per_page=200),
+    }
+    return page.render("console/glossary.html", context)

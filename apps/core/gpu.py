@@ -197,24 +197,28 @@ def _in_table(model: MigModel, profile: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PublishedWeight:
-    """One row of the weight table: what one instance of a profile is of a card of that model."""
+    """One row of the weight table: what one instance of a profile is of a card of that model, in whole slices."""
 
     model: str
     profile: str
     per_card: int
-    compute: Fraction
-    memory: Fraction
+    compute_slices: int
+    card_compute_slices: int
+    memory_slices: int
+    card_memory_slices: int
 
 
 def published_weights() -> list[PublishedWeight]:
     """The whole table, in its order: from it every GPU-equivalent of a MIG instance can be rebuilt by hand."""
     return [
         PublishedWeight(
-            model.name,
-            profile,
-            most,
-            Fraction(int(profile.partition("g")[0]), model.compute_slices),
-            Fraction(memory, model.memory_slices),
+            model=model.name,
+            profile=profile,
+            per_card=most,
+            compute_slices=int(profile.partition("g")[0]),
+            card_compute_slices=model.compute_slices,
+            memory_slices=memory,
+            card_memory_slices=model.memory_slices,
         )
         for model in mig_models()
         for profile, (most, memory) in model.profiles.items()

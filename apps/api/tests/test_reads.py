@@ -25,6 +25,7 @@ LISTS = [
     "capacity",
     "nodes",
     "topology",
+    "gpu-weights",
     "queues",
     "quotas",
     "workloads",
@@ -106,7 +107,7 @@ def test_readers_of_all_teams_also_see_what_nobody_owns(world: World, route: str
 
 @pytest.mark.parametrize("role", ["guest", "viewer", "finance", "admin"])
 def test_every_role_reads_the_fleet(world: World, role: str) -> None:
-    for route in ("clusters", "capacity", "nodes", "rates", "sources"):
+    for route in ("clusters", "capacity", "nodes", "gpu-weights", "rates", "sources"):
         assert results(world, role, f"{route}/")
 
 
@@ -256,6 +257,29 @@ def test_hours_of_a_cluster_that_was_never_rolled_up_are_not_zero_but_unknown(wo
     body = get(world, "finance", "usage/hours/?cluster=west")
     assert (body["finished_until"], body["results"]) == (None, [])
     assert UsageHour.objects.filter(cluster=world.west).exists()
+
+
+def test_weights_are_whole_slices_of_whole_slices(world: World) -> None:
+    rows = {
+        (row["vendor"], row["model"], row["profile"]): row
+        for row in results(world, "guest", "gpu-weights/?page_size=500")
+    }
+    # the same profile name is an eighth of one card's memory and a quarter of the other's
+    assert rows["nvidia", "A100/H100/H800 80GB", "1g.10gb"] == {
+        "vendor": "nvidia",
+        "model": "A100/H100/H800 80GB",
+        "profile": "1g.10gb",
+        "per_card": 7,
+        "compute_slices": 1,
+        "card_compute_slices": 7,
+        "memory_slices": 1,
+        "card_memory_slices": 8,
+    }
+    small = rows["nvidia", "A100 40GB", "1g.10gb"]
+    assert (small["per_card"], small["memory_slices"], small["card_memory_slices"]) == (4, 2, 8)
+    partition = rows["amd", None, "cpx_nps4"]
+    assert (partition["compute_slices"], partition["card_compute_slices"]) == (1, 8)
+    assert (partition["memory_slices"], partition["card_memory_slices"]) == (None, None)
 
 
 def test_rates_say_where_they_hold(world: World) -> None:

@@ -12,6 +12,8 @@ from apps.core.gpu import (
     mig_model,
     mig_models,
     mig_weight,
+    mode_sentence,
+    published_weights,
     rounded,
     short_model,
     split_product,
@@ -129,3 +131,77 @@ def test_counted_units_read_well() -> None:
         assert count_units("time_slice", 1) == "1 time slice"
         assert count_units("time_slice", 16) == "16 time slices"
         assert count_units("gpu_equivalent", rounded(Fraction(26, 7))) == "3.714 GPU-equivalents"
+
+
+@pytest.mark.parametrize(
+    ("product", "profile", "name"),
+    [
+        ("NVIDIA H100 NVL", "1g.11gb", "1g.12gb"),  # what exporters say for the same instance
+        ("NVIDIA-GB200", "3g.94gb", "3g.93gb"),  # between 93 and 95, as near to both: the table's first
+        (H100, "1g.10gb+me", "1g.10gb"),
+        (H100, "1g.15gb", ""),  # halfway between two sizes: neither
+        (H100, "6g.40gb", ""),  # as large as another profile, but with other slices
+        (H100, "1g.xgb", ""),
+        (H100, "rubbish", ""),
+    ],
+)
+def test_the_nearest_profile_of_a_model(product: str, profile: str, name: str) -> None:
+    found = mig_weight(product, profile)
+    assert (found.profile, found.known) == (name, bool(name))
+
+
+@pytest.mark.parametrize(
+    ("product", "name"),
+    [
+        ("nvidia-tesla-a100", "A100 40GB"),  # GKE's names
+        ("nvidia-a100-80gb", "A100/H100/H800 80GB"),
+        ("nvidia-h100-mega-80gb", "A100/H100/H800 80GB"),
+        ("nvidia-h200-141gb", "H200 141GB"),
+        ("nvidia-gb200", "GB200 186GB"),
+        ("nvidia-l4", None),
+    ],
+)
+def test_names_of_a_cloud_find_their_row(product: str, name: str | None) -> None:
+    found = mig_model(product)
+    assert (found.name if found else None) == name
+
+
+def test_the_published_table_is_the_one_that_weighs() -> None:
+    rows = published_weights()
+    assert len(rows) == sum(len(model.profiles) for model in mig_models()) == 68
+    first = rows[0]
+    assert (first.model, first.profile, first.per_card) == ("A100 40GB", "1g.5gb", 7)
+    assert (first.compute_slices, first.card_compute_slices) == (1, 7)
+    assert (first.memory_slices, first.card_memory_slices) == (1, 8)
+    for model in mig_models():
+        for row in (row for row in rows if row.model == model.name):
+            product = {"A100/H100/H800 80GB": H100, "H100/GH200/H20 96GB": "NVIDIA-H20"}.get(
+                row.model, row.model
+            )
+            weight = mig_weight(product.replace(" 40GB", "-SXM4-40GB"), row.profile)
+            assert weight.compute == Fraction(row.compute_slices, row.card_compute_slices), row
+            assert weight.memory == Fraction(row.memory_slices, row.card_memory_slices), row
+            assert (weight.per_card, weight.profile) == (row.per_card, row.profile), row
+    assert {row.model for row in rows} == {model.name for model in mig_models()}
+
+
+@pytest.mark.parametrize(
+    ("mode", "units", "sentence"),
+    [
+        ("exclusive", 1, "One unit is a whole card."),
+        (
+            "mig",
+            Fraction(26, 4),
+            "One MIG instance is a hardware partition: own memory, own fault isolation.",
+        ),
+        ("time_slicing", 4, "4 time slices share one card: no memory or fault isolation."),
+        ("time_slicing", Fraction(9, 2), "Several slices share one card: no memory or fault isolation."),
+        ("time_slicing", 0, "Several slices share one card: no memory or fault isolation."),
+        ("mps", 10, "10 MPS clients share one card: memory limited to 1/10 each, no fault isolation."),
+        ("vgpu", 10, "10 vGPU shares split one card: limits are kept by software, no fault isolation."),
+        ("unheard-of", 3, ""),
+    ],
+)
+def test_a_line_says_what_a_unit_is_and_is_not(mode: str, units: Fraction | int, sentence: str) -> None:
+    with translation.override("en"):
+        assert mode_sentence(mode, units) == sentence

@@ -1,0 +1,33 @@
+"""The published weight table: columns of the glossary's table and its CSV."""
+
+from __future__ import annotations
+
+from django.utils.translation import gettext_lazy as _
+
+from apps.core.tables import NumberColumn, PortalTable, TextColumn
+from apps.fleet.weights import WeightRow
+
+
+class WeightTable(PortalTable):
+    """Weights stay fractions: a rounded one could not be added up again."""
+
+    caption = _("What one partition of a card counts as")
+    file_name = "gpu-weights"
+
+    vendor = TextColumn(accessor="vendor_name", verbose_name=_("Vendor"))
+    model = TextColumn(verbose_name=_("Model"))
+    profile = TextColumn(verbose_name=_("Profile"), classes="mono")
+    per_card = NumberColumn(verbose_name=_("Most on one card"))
+    compute_slices = NumberColumn(verbose_name=_("Compute slices"))
+    card_compute_slices = NumberColumn(verbose_name=_("Compute slices of the card"))
+    memory_slices = NumberColumn(verbose_name=_("Memory slices"), absent=_("not fixed"))
+    card_memory_slices = NumberColumn(verbose_name=_("Memory slices of the card"), absent=_("not fixed"))
+
+    def value_vendor(self, record: WeightRow) -> str:
+        return record.vendor
+
+    def render_model(self, value: str) -> str:
+        return value or str(_("any"))
+
+    class Meta(PortalTable.Meta):
+        sequence = ("vendor", "model", "profile", "...")
