@@ -24,6 +24,10 @@ CODE_TEXTS: dict[str, Promise] = {
     "labels_differ": _(
         "Labels and the device plugin disagree about the number of cards; the plugin is believed."
     ),
+    "mixed_models": _("Cards of several models on one node; they are a pool of their own."),
+    "stale_resource": _("An old resource stands beside its renamed one; only the renamed one is counted."),
+    "unknown_profile": _("The weight table does not know this partition: its weight follows from its name."),
+    "vm_workloads": _("The node's cards are handed to virtual machines: no container can have them."),
     "mig_invalid": _("The MIG geometry is invalid: the node offers nothing."),
     "allocatable_above_capacity": _("The node offers more than it has; the surplus is not counted."),
     "register_unreadable": _("The register of shared cards cannot be read; cards are estimated."),
