@@ -86,8 +86,8 @@ def is_rdma(resource: str) -> bool:
 def looks_like_accelerator(resource: str) -> bool:
     """Whether a resource that no vendor file knows reads like an accelerator: by a word of its name or domain, or
     because the registry knows the domain as a vendor's. FPGAs do not count as such (resources.yaml says why)."""
-    domain, slash, name = resource.partition("/")
-    if not slash or not name or domain.endswith(_OWN) or classify_resource(resource) is not None:
+    domain, _slash, name = resource.partition("/")
+    if not domain or not name or domain.endswith(_OWN) or classify_resource(resource) is not None:
         return False
     known = resources()
     if _matches(known.rdma, resource) or _matches(known.other, resource):
