@@ -20,7 +20,7 @@ from .errors import ClientError
 
 Series = list[dict[str, Any]]
 _MESSAGE_LENGTH = 500
-_LONGEST_QUERY = 1000
+_LONGEST_QUERY = 2000
 """Characters of PromQL that an address may carry: servers and what stands before them cut addresses off."""
 
 

@@ -85,15 +85,13 @@ def metrics() -> Mapping[str, _Known]:
 
 
 @lru_cache(maxsize=16)
-def _named(means: str) -> tuple[str, ...]:
-    """The metrics of one meaning, in the registry's order."""
-    return tuple(name for name, known in metrics().items() if known.metric.means == means)
-
-
-@lru_cache(maxsize=2)
-def _ladder(*, whole: bool) -> tuple[str, ...]:
-    """The metrics of utilisation that mean something on a card or on an instance, the best first."""
-    return tuple(name for name in _named("utilisation") if whole or not metrics()[name].metric.whole_only)
+def _named(means: str, *, whole: bool) -> tuple[str, ...]:
+    """The metrics of one meaning that say something of a whole card, or of a part of one: the best first."""
+    return tuple(
+        name
+        for name, known in metrics().items()
+        if known.metric.means == means and (whole or not known.metric.whole_only)
+    )
 
 
 @lru_cache(maxsize=1)
@@ -181,9 +179,9 @@ class _Cell:
             return self.own[name]
         return max(self.parts[name].values()) if name in self.parts else None
 
-    def best(self, means: str) -> float | None:
-        """The first metric of this meaning that the device has."""
-        return next((v for name in _named(means) if (v := self.value(name)) is not None), None)
+    def best(self, means: str, *, whole: bool = True) -> float | None:
+        """The first metric of this meaning that the device has and that means something on it."""
+        return next((v for name in _named(means, whole=whole) if (v := self.value(name)) is not None), None)
 
 
 _Cells = dict[tuple[str, str], _Cell]
@@ -255,12 +253,13 @@ class _Reader:
             if not position or not place:
                 return None
             device = _composed(vendor.vendor, place, position)
+        instance = identity.instance_of(labels)
         return _Labels(
             device,
-            identity.instance_of(labels),
+            instance,
             node,
             _first(labels, identity.model),
-            _first(labels, identity.profile),
+            _first(labels, identity.profile) if instance else "",
             _first(labels, identity.driver),
             self.owner(labels, vendor),
             bool(_first(labels, vendor.workload.share)),
@@ -384,7 +383,7 @@ def _rows(at: datetime, found: _Cells) -> Iterator[Row]:
     for (device, instance), cell in sorted(found.items()):
         whole = device not in partitioned
         ratio, source = _utilisation(cell, whole=whole)
-        used, total = _memory(cell)
+        used, total = _memory(cell, whole=whole)
         watts_now = power.pop(device, None)
         use = _use(cell, whole=whole)
         xid = cell.best("xid")
@@ -415,17 +414,19 @@ def _ratio(value: float) -> Decimal:
 
 
 def _utilisation(cell: _Cell, *, whole: bool) -> tuple[Decimal | None, str]:
-    for name in _ladder(whole=whole):
+    for name in _named("utilisation", whole=whole):
         if (value := cell.value(name)) is not None:
             return _ratio(value), metrics()[name].metric.source
     return None, ""
 
 
-def _memory(cell: _Cell) -> tuple[int | None, int | None]:
+def _memory(cell: _Cell, *, whole: bool) -> tuple[int | None, int | None]:
     """(used, total) in bytes. Where the exporter gives no total it is used + free + reserved."""
-    used, free, total = cell.best("memory_used"), cell.best("memory_free"), cell.best("memory_total")
+    used, free, reserved, total = (
+        cell.best(f"memory_{part}", whole=whole) for part in ("used", "free", "reserved", "total")
+    )
     if total is None and used is not None and free is not None:
-        total = used + free + (cell.best("memory_reserved") or 0.0)
+        total = used + free + (reserved or 0.0)
     return None if used is None else round(used), None if total is None else round(total)
 
 
@@ -470,10 +471,10 @@ def _use(cell: _Cell, *, whole: bool) -> _Use:
 
 def _measured(cell: _Cell, *, whole: bool) -> Mapping[_Owner, float] | None:
     """Utilisation per pod where it was measured per pod, empty where only memory was; None: nothing was."""
-    for name in _ladder(whole=whole):
+    for name in _named("utilisation", whole=whole):
         if _is_per_pod(cell, name):
             return cell.parts[name]
-    return {} if any(_is_per_pod(cell, name) for name in _named("memory_used")) else None
+    return {} if any(_is_per_pod(cell, name) for name in _named("memory_used", whole=whole)) else None
 
 
 def _is_per_pod(cell: _Cell, name: str) -> bool:
