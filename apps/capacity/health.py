@@ -62,12 +62,6 @@ class ConditionRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     bucket: Literal["", "device_unhealthy", "maintenance"] = ""
 
 
-class CapacityTypeRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    label: str
-    value: str
-    type: Literal["spot", "on-demand", "reserved"]
-
-
 class SmallestShare(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Quantities as Kubernetes writes them."""
 
@@ -84,7 +78,6 @@ class HealthTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     until_labels: tuple[UntilLabel, ...]
     maintenance_labels: dict[str, frozenset[str]]
     conditions: tuple[ConditionRule, ...]
-    capacity_types: tuple[CapacityTypeRule, ...]
 
 
 @lru_cache(maxsize=1)
@@ -102,12 +95,6 @@ def _known_bucket(key: str) -> TaintBucket | None:
         if key == rule.key or (rule.prefix and key.startswith(rule.prefix)):
             return rule.bucket
     return None
-
-
-def capacity_type(labels: Mapping[str, str]) -> str:
-    """How a node is paid for: "spot", "on-demand", "reserved", or "" where no label says it."""
-    found = (rule.type for rule in health_table().capacity_types if labels.get(rule.label) == rule.value)
-    return next(found, "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,27 +8,31 @@ from decimal import Decimal
 
 from django.utils.translation import gettext as _
 
+from apps.capacity.capacity_types import capacity_type
 from apps.capacity.facts import NodeState, load_node
-from apps.capacity.health import warnings
+from apps.capacity.health import BUCKETS, warnings
 from apps.capacity.labels import bucket_label, code_text, evidence_text
-from apps.capacity.pools import Measure, card_buckets, unit_rows, unit_sums
+from apps.capacity.pooling import sums_of
+from apps.capacity.pools import Numbers, card_buckets
 from apps.capacity.rows import BucketReason, NodeDetail, NodePod, NodeRow
-from apps.core.gpu import model_label, unit_of
-from apps.core.quantity import parse_quantity
+from apps.core.gpu import model_label
+from apps.core.quantity import parse_quantity, plain
 from apps.fleet.models import Cluster
 from apps.fleet.registry import is_device
 from apps.fleet.selectors import BindingIndex
 from apps.observations.models import Node, Pod, Source
 from apps.observations.selectors import AsOf, live_objects, live_pods
 
+ZERO = Decimal(0)
 _OVER = ("Succeeded", "Failed")
 
 
 def node_row(node: NodeState, index: int) -> NodeRow:
+    """One group of a node, in the active language."""
     item = node.falls[index]
     group = item.group
-    sums = unit_sums([(node, item)])
-    measure = Measure(sums, unit_of(group.mode))
+    numbers = Numbers(sums_of([(node, index)]), str(group.mode))
+    own = numbers.own
     return NodeRow(
         cluster=node.cluster,
         node=node.name,
@@ -37,26 +41,48 @@ def node_row(node: NodeState, index: int) -> NodeRow:
         model=group.model,
         model_label=model_label(group.model),
         sharing_mode=str(group.mode),
-        unit=measure.unit,
+        unit=own.unit,
         physical_devices=item.physical,
-        buckets=card_buckets([item]),
+        buckets=card_buckets(item.buckets),
         allocatable_devices=item.allocatable,
-        physical_units=measure.sum((key, found.physical) for key, found in sums.items()),
-        allocatable=measure.sum((key, found.allocatable) for key, found in sums.items()),
-        held_bound=measure.maybe((key, found.held) for key, found in sums.items()),
-        free=measure.maybe((key, found.free) for key, found in sums.items()),
-        units=unit_rows(sums, unit_of(group.mode), {}, {}),
+        physical_units=own.physical or ZERO,
+        allocatable=own.allocatable or ZERO,
+        held_bound=own.held_bound,
+        free=own.free,
+        units=numbers.unit_rows(),
         reasons=tuple(
             BucketReason(
-                str(bucket), bucket_label(bucket), cards, evidence_text(item.evidence.get(bucket, ""))
+                str(bucket),
+                bucket_label(bucket),
+                item.buckets[bucket],
+                evidence_text(item.evidence.get(bucket, "")),
             )
-            for bucket, cards in item.buckets.items()
+            for bucket in BUCKETS
+            if item.buckets.get(bucket)
         ),
         flavors=node.flavors,
         estimated=group.estimated,
-        notes=(*(code_text(code) for code in (*group.codes, *node.codes)), *_warned(node)),
+        notes=(
+            *(code_text(code) for code in (*group.codes, *node.codes)),
+            *_warned(node),
+            *_over_held(numbers),
+        ),
         observed_at=node.observed_at,
+        stranded=own.stranded,
+        amounts=numbers.amounts,
+        mode_sentence=numbers.mode_sentence(),
+        stranded_slices=(group.stranded_compute, group.stranded_memory),
+        origin=group.origin,
+        capacity_type=capacity_type(node.health.labels),
+        over_held=numbers.over_held,
     )
+
+
+def _over_held(numbers: Numbers) -> list[str]:
+    if not numbers.over_held:
+        return []
+    words = {"amount": plain(numbers.over_held)}
+    return [_("Pods hold %(amount)s more than is usable: on units that are out of use.") % words]
 
 
 def _warned(node: NodeState) -> list[str]:

@@ -1,220 +1,327 @@
-"""Groups of nodes added up to pools and totals. Input: a fleet and what is promised on it; output: rows.
+"""Sums of groups as rows: pools, totals, and the numbers of one node. Input: sums and promises; output: rows.
 
-A pool's numbers are in its unit while all its units weigh the same, else in GPU-equivalents; sums are made of
-exact fractions and rounded once.
+A row's numbers are in its unit while all its units weigh the same, else in GPU-equivalents; sums are made of exact
+fractions and rounded once, parts of a sum so that they still add up to it.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 
-from apps.capacity.facts import Fleet, NodeState
+from apps.capacity.facts import Fleet
 from apps.capacity.health import BUCKETS, Bucket
-from apps.capacity.promised import Promise, Promises, UnitKey
-from apps.capacity.rows import PoolRow, Totals, UnitRow
-from apps.capacity.waterfall import Fall, UnitFall
-from apps.core.gpu import model_label, rounded, unit_of
+from apps.capacity.pooling import PoolSum, UnitKey, UnitSum
+from apps.capacity.promised import Promise, Promises
+from apps.capacity.rows import Amounts, PoolRow, Totals, UnitRow
+from apps.core.gpu import SharingMode, mode_sentence, model_label, rounded, unit_of
 from apps.fleet.models import Cluster
 
 ZERO = Decimal(0)
+STEP = Decimal("0.001")
+EQUIVALENT, BYTES = "gpu_equivalent", "byte"
 
 
-@dataclass(slots=True)
-class UnitSum:
-    """One kind of unit over nodes. `held` and `free`: as far as pods were read, None where they never were."""
-
-    physical: Decimal = ZERO
-    allocatable: Decimal = ZERO
-    held: Decimal | None = None
-    free: Decimal | None = None
-    buckets: dict[Bucket, Decimal] = field(default_factory=lambda: defaultdict(lambda: ZERO))
-    memory_bytes: int | None = None
-
-    def add(self, found: UnitFall, held: Decimal | None) -> None:
-        self.physical += found.physical
-        self.allocatable += found.allocatable
-        if held is not None:
-            self.held = (self.held or ZERO) + held
-            self.free = (self.free or ZERO) + max(ZERO, found.allocatable - held)
-        self.memory_bytes = found.unit.memory_bytes
-        for bucket, amount in found.buckets.items():
-            self.buckets[bucket] += amount
+def parts_of(total: Decimal, parts: Sequence[Fraction], step: Decimal = STEP) -> list[Decimal]:
+    """Exact parts of a rounded total, rounded so that they add up to it: by largest remainder."""
+    whole = Fraction(step)
+    down = [part // whole for part in parts]
+    missing = int(Fraction(total) / whole) - sum(down)
+    order = sorted(range(len(parts)), key=lambda index: (down[index] * whole - parts[index], index))
+    for index in order[: max(0, missing)]:
+        down[index] += 1
+    return [step * count for count in down]
 
 
-def unit_sums(members: Iterable[tuple[NodeState, Fall]]) -> dict[UnitKey, UnitSum]:
-    """Units of some groups by kind. A pod's request names a resource, not a card: where two groups of a node
-    offer the same resource, the first takes it."""
-    sums: dict[UnitKey, UnitSum] = defaultdict(UnitSum)
-    for node, item in members:
-        for found in item.units:
-            unit = found.unit
-            sums[unit.resource, unit.profile, unit.equivalents].add(found, held_by(node, item, found))
-    return sums
+@dataclass(frozen=True, slots=True)
+class Weighing:
+    """How units are turned into one measure: `weight` per unit, None where it has none. `step`: to round to, 0 where
+    amounts stay as they are."""
+
+    unit: str
+    weight: Callable[[UnitKey], Fraction | None]
+    step: Decimal
+
+    def sum(self, amounts: Iterable[tuple[UnitKey, Decimal | None]]) -> Fraction | None:
+        """None when nothing is said, or something that this measure cannot weigh."""
+        total, said = Fraction(0), False
+        for key, amount in amounts:
+            if amount is None:
+                continue
+            weight = self.weight(key)
+            if weight is None:
+                if amount:
+                    return None
+                continue
+            total, said = total + Fraction(amount) * weight, True
+        return total if said else None
+
+    def round(self, amount: Fraction | None) -> Decimal | None:
+        if amount is None:
+            return None
+        exact = Decimal(amount.numerator) / Decimal(amount.denominator)
+        return exact.quantize(self.step) if self.step else exact
+
+    def split(self, total: Decimal, parts: Sequence[Fraction]) -> list[Decimal]:
+        """The parts of a total, rounded as it is."""
+        if self.step:
+            return parts_of(total, parts, self.step)
+        return [Decimal(part.numerator) / Decimal(part.denominator) for part in parts]
 
 
-def held_by(node: NodeState, item: Fall, found: UnitFall) -> Decimal | None:
-    """What pods hold of this group's resource on this node; None where pods were never read."""
-    if node.held is None:
-        return None
-    offering = [
-        other for other in node.falls for unit in other.units if unit.unit.resource == found.unit.resource
-    ]
-    return node.held.get(found.unit.resource, ZERO) if offering[0] is item else ZERO
+def _units_weighing(keys: Collection[UnitKey], unit: str) -> Weighing:
+    """Units as they are, while all weigh the same; else nothing can be said in them."""
+    same = len({key[2] for key in keys}) <= 1
+    return Weighing(unit, lambda _key: Fraction(1) if same else None, ZERO)
 
 
-def unit_rows(
-    sums: dict[UnitKey, UnitSum],
-    unit: str,
-    promised: Mapping[UnitKey, Promise],
-    reserved: Mapping[UnitKey, Decimal | None],
-) -> tuple[UnitRow, ...]:
-    rows = []
-    for key in sorted(sums, key=lambda found: (found[1], found[0], found[2])):
-        resource, profile, equivalents = key
-        found, promise = sums[key], promised.get(key)
-        rows.append(
-            UnitRow(
-                resource=resource,
-                profile=profile,
-                unit=unit,
-                physical=found.physical,
-                allocatable=found.allocatable,
-                held_bound=found.held,
-                held_reserved=reserved.get(key),
-                free=found.free,
-                nominal=promise.nominal if promise else None,
-                ceiling=promise.ceiling if promise else None,
-                equivalents=rounded(equivalents),
-                memory_bytes=found.memory_bytes,
-            )
+def _equivalents_weighing() -> Weighing:
+    return Weighing(EQUIVALENT, lambda key: key[2], STEP)
+
+
+def _memory_weighing(pool: PoolSum) -> Weighing:
+    known = {key: pool.memory_of(key) for key in pool.by_kind()}
+
+    def weight(key: UnitKey) -> Fraction | None:
+        found = known.get(key)
+        return None if found is None else Fraction(found)
+
+    return Weighing(BYTES, weight, Decimal(1))
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What queues say about a row's units."""
+
+    promised: Mapping[UnitKey, Promise]
+    reserved: Mapping[UnitKey, Decimal | None]
+    admitted: Mapping[UnitKey, Decimal | None]
+
+
+NOTHING_SAID = Said({}, {}, {})
+
+
+class Numbers:
+    """One row's numbers, in its own unit and in every measure."""
+
+    def __init__(self, pool: PoolSum, mode: str, said: Said = NOTHING_SAID) -> None:
+        self.pool, self.mode, self.said = pool, mode, said
+        self.kinds = pool.by_kind()
+        self.read = any(found.read for found in self.kinds.values())
+        units = _units_weighing(self.kinds, unit_of(mode))
+        self.mixed = len({key[2] for key in self.kinds}) > 1
+        self.own = self._amounts(_equivalents_weighing() if self.mixed else units)
+        self.amounts = {
+            "units": self.own if not self.mixed else Amounts(unit_of(mode), None, None),
+            "equivalents": self._amounts(_equivalents_weighing()),
+            "memory": self._memory(),
+        }
+
+    def _each(self, get: Callable[[UnitSum], Decimal]) -> list[tuple[UnitKey, Decimal | None]]:
+        return [(key, get(found)) for key, found in self.kinds.items()]
+
+    def _held(self, get: Callable[[UnitSum], Decimal]) -> list[tuple[UnitKey, Decimal | None]]:
+        return [(key, get(found) if found.read else None) for key, found in self.kinds.items()]
+
+    def _amounts(self, by: Weighing) -> Amounts:
+        promised = self.said.promised.items()
+        physical = by.sum(self._each(lambda found: found.physical))
+        usable = by.sum(self._each(lambda found: found.allocatable))
+        parts = [
+            by.sum(self._held(lambda found: found.held)),
+            by.sum(self._held(lambda found: found.free)),
+            by.sum(self._held(lambda found: found.stranded)),
+        ]
+        nothing = ZERO if not self.kinds else None
+        allocatable = by.round(usable) if usable is not None else nothing
+        held = free = stranded = None
+        if allocatable is not None and None not in parts and parts:
+            held, free, stranded = by.split(allocatable, [part or Fraction(0) for part in parts])
+        return Amounts(
+            unit=by.unit,
+            physical=by.round(physical) if physical is not None else nothing,
+            allocatable=allocatable,
+            held_bound=held,
+            free=free,
+            stranded=stranded,
+            held_reserved=by.round(by.sum(self.said.reserved.items())),
+            nominal=by.round(by.sum((key, found.nominal) for key, found in promised)),
+            ceiling=by.round(by.sum((key, found.ceiling) for key, found in promised)),
+            held_admitted=by.round(by.sum(self.said.admitted.items())),
+            guarantee=by.round(by.sum((key, found.guarantee) for key, found in promised)),
+            deserved=by.round(by.sum((key, found.deserved) for key, found in promised)),
+            capability=by.round(by.sum((key, found.capability) for key, found in promised)),
         )
-    return tuple(rows)
+
+    def _memory(self) -> Amounts:
+        """Time slices share a card's memory: what exists and is usable can be said, not what is held."""
+        if self.mode != SharingMode.TIME_SLICING:
+            return self._amounts(_memory_weighing(self.pool))
+        if self.pool.unknown_memory:
+            return Amounts(BYTES, None, None)
+        every, usable = self.pool.card_memory
+        return Amounts(BYTES, Decimal(every), Decimal(usable))
+
+    @property
+    def over_held(self) -> Decimal | None:
+        by = _equivalents_weighing() if self.mixed else _units_weighing(self.kinds, self.own.unit)
+        return by.round(by.sum(self._held(lambda found: found.over)))
+
+    def _in_bucket(self, bucket: Bucket) -> list[tuple[UnitKey, Decimal | None]]:
+        return self._each(lambda found: found.buckets.get(bucket, ZERO))
+
+    def unit_buckets(self) -> dict[str, Decimal]:
+        """Units by bucket, so that with the usable ones they add up to the physical ones."""
+        by = _equivalents_weighing() if self.mixed else _units_weighing(self.kinds, self.own.unit)
+        exact = [by.sum(self._in_bucket(bucket)) or Fraction(0) for bucket in BUCKETS]
+        out = (self.own.physical or ZERO) - (self.own.allocatable or ZERO)
+        amounts = by.split(out, exact)
+        return {str(bucket): amount for bucket, amount in zip(BUCKETS, amounts, strict=True) if amount}
+
+    def unit_rows(self) -> tuple[UnitRow, ...]:
+        rows = []
+        for key in sorted(self.kinds, key=lambda found: (found[1], found[0], found[2])):
+            resource, profile, equivalents = key
+            found, promise = self.kinds[key], self.said.promised.get(key) or Promise()
+            rows.append(
+                UnitRow(
+                    resource=resource,
+                    profile=profile,
+                    unit=unit_of(self.mode),
+                    physical=found.physical,
+                    allocatable=found.allocatable,
+                    held_bound=found.held if found.read else None,
+                    held_reserved=self.said.reserved.get(key),
+                    free=found.free if found.read else None,
+                    nominal=promise.nominal,
+                    ceiling=promise.ceiling,
+                    equivalents=rounded(equivalents),
+                    memory_bytes=self.pool.memory_of(key),
+                    stranded=found.stranded if found.read else None,
+                    over_held=found.over if found.read else None,
+                    held_admitted=self.said.admitted.get(key),
+                    guarantee=promise.guarantee,
+                    deserved=promise.deserved,
+                    capability=promise.capability,
+                )
+            )
+        return tuple(rows)
+
+    def mode_sentence(self) -> str:
+        """In the active language; with the number of units per card where all cards are split alike."""
+        return mode_sentence(self.mode, self._units_per_card())
+
+    def _units_per_card(self) -> Fraction:
+        if len(self.kinds) != 1 or not self.pool.physical:
+            return Fraction(0)
+        (found,) = self.kinds.values()
+        return Fraction(found.physical) / self.pool.physical
 
 
-class Measure:
-    """Adds amounts of several unit kinds: as they are while all weigh the same, else as GPU-equivalents."""
-
-    def __init__(self, keys: Iterable[UnitKey], unit: str) -> None:
-        self.mixed = len({key[2] for key in keys}) > 1
-        self.unit = "gpu_equivalent" if self.mixed else unit
-
-    def sum(self, amounts: Iterable[tuple[UnitKey, Decimal]]) -> Decimal:
-        if not self.mixed:
-            return sum((amount for _key, amount in amounts), ZERO)
-        return rounded(sum((Fraction(amount) * key[2] for key, amount in amounts), Fraction(0)))
-
-    def maybe(self, amounts: Iterable[tuple[UnitKey, Decimal | None]]) -> Decimal | None:
-        said = [(key, amount) for key, amount in amounts if amount is not None]
-        return self.sum(said) if said else None
-
-
-def card_buckets(falls: Iterable[Fall]) -> dict[str, int]:
+def card_buckets(counts: Mapping[Bucket, int]) -> dict[str, int]:
     """Cards by bucket in the waterfall's order, empty ones left out."""
-    counts: Counter[Bucket] = Counter()
-    for item in falls:
-        counts.update(item.buckets)
-    return {str(bucket): counts[bucket] for bucket in BUCKETS if counts[bucket]}
-
-
-def unit_buckets(sums: dict[UnitKey, UnitSum], measure: Measure) -> dict[str, Decimal]:
-    found = {
-        str(bucket): measure.sum((key, item.buckets.get(bucket, ZERO)) for key, item in sums.items())
-        for bucket in BUCKETS
-    }
-    return {bucket: amount for bucket, amount in found.items() if amount}
+    return {str(bucket): counts[bucket] for bucket in BUCKETS if counts.get(bucket)}
 
 
 def pool_rows(fleet: Fleet, promised: Promises) -> list[PoolRow]:
     """Largest first within a cluster."""
-    rows = []
-    for key, members in fleet.pools.items():
-        falls = [node.falls[index] for node, index in members]
-        rows.append(_pool_row(fleet, key, [node for node, _index in members], falls, promised))
+    rows = [_pool_row(fleet, key, pool, promised) for key, pool in fleet.sums.items()]
     order = {cluster_id: place for place, cluster_id in enumerate(fleet.clusters)}
     return sorted(
         rows, key=lambda row: (order[row.cluster.pk], -row.physical_devices, row.model, row.sharing_mode)
     )
 
 
-def _pool_row(
-    fleet: Fleet,
-    key: tuple[int, str, str],
-    nodes: Sequence[NodeState],
-    falls: Sequence[Fall],
-    promised: Promises,
-) -> PoolRow:
+def _pool_row(fleet: Fleet, key: tuple[int, str, str], pool: PoolSum, promised: Promises) -> PoolRow:
     cluster_id, model, mode = key
-    sums = unit_sums(zip(nodes, falls, strict=True))
-    measure = Measure(sums, unit_of(mode))
-    own = promised.of_pool(key)
-    reserved = {unit: promised.reserved_of(key, unit) for unit in sums}
-
-    def total(get: Callable[[UnitSum], Decimal]) -> Decimal:
-        return measure.sum((unit, get(found)) for unit, found in sums.items())
-
+    kinds = pool.by_kind()
+    said = Said(
+        promised.of_pool(key),
+        {unit: promised.reserved_of(key, unit) for unit in kinds},
+        {unit: promised.admitted_of(key, unit) for unit in kinds},
+    )
+    numbers = Numbers(pool, mode, said)
+    own = numbers.own
     return PoolRow(
         cluster=fleet.clusters[cluster_id],
-        vendor=falls[0].group.vendor,
+        vendor=pool.vendor,
         model=model,
         model_label=model_label(model),
         sharing_mode=mode,
-        unit=measure.unit,
-        physical_devices=sum(item.physical for item in falls),
-        buckets=card_buckets(falls),
-        allocatable_devices=sum(item.allocatable for item in falls),
-        physical_units=total(lambda found: found.physical),
-        unit_buckets=unit_buckets(sums, measure),
-        allocatable=total(lambda found: found.allocatable),
-        held_bound=measure.maybe((unit, found.held) for unit, found in sums.items()),
-        held_reserved=measure.maybe(reserved.items()),
+        unit=own.unit,
+        physical_devices=pool.physical,
+        buckets=card_buckets(pool.buckets),
+        allocatable_devices=pool.allocatable,
+        physical_units=own.physical or ZERO,
+        unit_buckets=numbers.unit_buckets(),
+        allocatable=own.allocatable or ZERO,
+        held_bound=own.held_bound,
+        held_reserved=own.held_reserved,
         reserved_known=cluster_id not in promised.unread,
-        free=measure.maybe((unit, found.free) for unit, found in sums.items()),
-        nominal=measure.maybe((unit, found.nominal) for unit, found in own.items()),
-        ceiling=measure.maybe((unit, found.ceiling) for unit, found in own.items()),
-        nodes=len({node.uid for node in nodes}),
-        units=unit_rows(sums, unit_of(mode), own, reserved),
-        estimated=any(item.group.estimated for item in falls),
+        free=own.free,
+        nominal=own.nominal,
+        ceiling=own.ceiling,
+        nodes=len(pool.nodes),
+        units=numbers.unit_rows(),
+        estimated=pool.estimated > 0,
+        stranded=own.stranded,
+        amounts=numbers.amounts,
+        mode_sentence=numbers.mode_sentence(),
+        stranded_slices=pool.stranded,
+        over_held=numbers.over_held,
+        held_admitted=own.held_admitted,
+        guarantee=own.guarantee,
+        deserved=own.deserved,
+        capability=own.capability,
     )
 
 
 def totals(fleet: Fleet, promised: Promises) -> Totals:
     """Over all pools, from exact fractions. Held and free leave out the clusters whose pods were never read."""
-    members = [(node, item) for node in fleet.nodes for item in node.falls]
-    falls = [item for _node, item in members]
-    sums = unit_sums(members)
-
-    with_cards = {node.cluster.pk for node, _item in members}
+    every = _equivalents(fleet.sums.values(), lambda found: True)
+    of_read = _equivalents(fleet.sums.values(), lambda found: found.read > 0)
+    with_cards = {key[0] for key in fleet.sums}
     unread = {cluster.pk for cluster in fleet.pods_missing}
-    of_read = unit_sums((node, item) for node, item in members if node.held is not None)
     nobody_read = with_cards <= unread if with_cards else not fleet.clusters
-
-    def equivalents(get: Callable[[UnitSum], Decimal | None], over: dict[UnitKey, UnitSum] = sums) -> Decimal:
-        parts = (Fraction(get(found) or 0) * key[2] for key, found in over.items())
-        return rounded(sum(parts, Fraction(0)))
+    usable_of_read = rounded(of_read["allocatable"])
+    held, free, stranded = parts_of(usable_of_read, [of_read["held"], of_read["free"], of_read["stranded"]])
 
     def said(amount: Fraction | None) -> Decimal | None:
         return None if amount is None else rounded(amount)
 
+    buckets = {bucket: sum(pool.buckets.get(bucket, 0) for pool in fleet.sums.values()) for bucket in BUCKETS}
     return Totals(
-        physical_devices=sum(item.physical for item in falls),
-        buckets=card_buckets(falls),
-        allocatable_devices=sum(item.allocatable for item in falls),
-        allocatable=equivalents(lambda found: found.allocatable),
-        allocatable_of_read=equivalents(lambda found: found.allocatable, of_read),
-        held_bound=None if nobody_read else equivalents(lambda found: found.held),
+        physical_devices=sum(pool.physical for pool in fleet.sums.values()),
+        buckets=card_buckets(buckets),
+        allocatable_devices=sum(pool.allocatable for pool in fleet.sums.values()),
+        allocatable=rounded(every["allocatable"]),
+        allocatable_of_read=usable_of_read,
+        held_bound=None if nobody_read else held,
         held_reserved=said(promised.reserved),
-        free=None if nobody_read else equivalents(lambda found: found.free),
+        free=None if nobody_read else free,
         nominal=said(promised.nominal),
         ceiling=said(promised.ceiling),
-        pools=len(fleet.pools),
-        nodes=sum(bool(node.falls) for node in fleet.nodes),
+        pools=len(fleet.sums),
+        nodes=len({(key[0], uid) for key, pool in fleet.sums.items() for uid in pool.nodes}),
         without_pods=_with_cards(fleet.pods_missing, with_cards),
         without_quota=_with_cards(fleet.quota_missing, with_cards),
+        stranded=None if nobody_read else stranded,
+        held_admitted=said(promised.admitted),
+        over_held=None if nobody_read else rounded(of_read["over"]),
     )
+
+
+def _equivalents(pools: Iterable[PoolSum], counts: Callable[[UnitSum], bool]) -> dict[str, Fraction]:
+    names = ("allocatable", "held", "free", "stranded", "over")
+    found = dict.fromkeys(names, Fraction(0))
+    for pool in pools:
+        for key, unit in pool.units.items():
+            if counts(unit):
+                for name in names:
+                    found[name] += Fraction(getattr(unit, name)) * key[2]
+    return found
 
 
 def _with_cards(clusters: Iterable[Cluster], with_cards: Collection[int]) -> tuple[Cluster, ...]:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
+from typing import Literal
 
 from apps.fleet.models import Cluster
 from apps.observations.models import Node
@@ -61,15 +62,23 @@ class UnitRow:
     equivalents: Decimal
     memory_bytes: int | None
     stranded: Decimal | None = None
+    over_held: Decimal | None = None
+    held_admitted: Decimal | None = None
+    guarantee: Decimal | None = None
+    deserved: Decimal | None = None
+    capability: Decimal | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PoolRow:
     """`nominal` is the sum of quota promised on the pool, `ceiling` what its queues reach if every one borrows
     all it may; `held_bound` what pods on its nodes hold, `held_reserved` what queues have reserved (None: not
-    collected, or with `reserved_known` that it lies in flavors over several pools, of which none can claim it);
+    collected, or with `reserved_known` that it lies in flavors over several pools, of which none can claim it),
+    `held_admitted` the part of it whose checks have passed; `guarantee`, `deserved` (counted as nominal, too) and
+    `capability` are Volcano's;
     `free` what is allocatable, not held by a bound pod and can be taken; `stranded` what is not held and cannot be
-    taken, because its node has no CPU, memory or room for a pod left. `amounts`: the same in each of MEASURES;
+    taken, because its node has no CPU, memory or room for a pod left; held + free + stranded = allocatable.
+    `over_held`: what pods hold beyond that, on units that are out of use. `amounts`: the same in each of MEASURES;
     `mode_sentence`: what a unit is and is not; `stranded_slices`: MIG compute and memory slices that no instance
     covers (part of the physical cards, in no unit)."""
 
@@ -100,6 +109,10 @@ class PoolRow:
     amounts: Mapping[str, Amounts] = field(default_factory=dict)
     mode_sentence: str = ""
     stranded_slices: tuple[int, int] = (0, 0)
+    over_held: Decimal | None = None
+    guarantee: Decimal | None = None
+    deserved: Decimal | None = None
+    capability: Decimal | None = None
 
     @property
     def key(self) -> str:
@@ -136,24 +149,41 @@ class Totals:
     without_quota: tuple[Cluster, ...] = ()
     stranded: Decimal | None = None
     held_admitted: Decimal | None = None
+    over_held: Decimal | None = None
+
+
+RefKind = Literal[
+    "node", "pool", "flavor", "resource", "ClusterQueue", "Cohort", "VolcanoQueue", "group", "ResourceClaim"
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """An object that a note is about, enough to link to it. `name`: of a pool "model|sharing mode"; `namespace` of
+    what lies in one ("group": the pods of one job; a claim)."""
+
+    kind: RefKind
+    name: str
+    namespace: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something about capacity that needs a look. `code`: "pods_missing" | "no_flavor" | "two_flavors" | "unused_flavor" |
-    "shared_flavor" | "no_model" | "labels_differ" | "mig_invalid" | "present_without_devices" |
-    "over_committed"; `text` a sentence in the active language; `objects` what it is about: names of nodes, but
-    for a pool or a flavor the parts of its key."""
+    """Something about capacity that needs a look. `code`: "pods_missing" | "over_committed" | "unused_flavor" |
+    "shared_flavor" | "mixed_units" | "cohort_cycle" | "no_flavor" | "two_flavors" | "unregistered" | "no_rdma" |
+    "spans_capacity_types" | a code of inventory (labels.CODE_TEXTS) …; `text` a sentence in the active language;
+    `objects` the parts of its key, or the names of the nodes it is about; `refs` everything that causes it."""
 
     code: str
     cluster: Cluster
     text: str
     objects: tuple[str, ...] = ()
+    refs: tuple[Ref, ...] = ()
 
     @property
     def nodes(self) -> tuple[str, ...]:
         """The nodes to list under the sentence."""
-        return () if self.code in {"over_committed", "unused_flavor", "shared_flavor"} else self.objects
+        return tuple(ref.name for ref in self.refs if ref.kind == "node")
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +238,7 @@ class NodeRow:
     stranded_slices: tuple[int, int] = (0, 0)
     origin: str = "plugin"
     capacity_type: str = ""
+    over_held: Decimal | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """From physical to allocatable: every card of every node in exactly one bucket. Pure.
 
-Input: a node's groups (fleet.inventory) and its verdict (health.py); output: per group whole cards by bucket, and
-units by bucket. Invariants, for cards and for units of each resource:
+Input: a node's groups (fleet.inventory) and its verdict (health.py); output: per group whole cards by bucket, units
+by bucket, and how the usable units are taken. Invariants, for cards and for units of each resource:
 - Σ buckets + allocatable = physical, nothing negative;
 - the first bucket that applies counts: cards that are lost, then the node as a whole not ready, then its plugin
   down (with the cards last known), then single unhealthy cards, then the node's other states, then the platform's
@@ -129,19 +129,11 @@ def _fall_unit(group: Group, unit: Unit, whole: Bucket | None) -> UnitFall:
 # ---- the platform's reserve -----------------------------------------------------------------------------------
 
 
-def reserve(falls: Iterable[Fall], cards: int, why: str) -> list[Fall]:
-    """Take `cards` of a pool's allocatable cards into the reserve, one node after the other in the given order.
-
-    A reserve names no node: which nodes give is only laid down so that rows add up to the pool."""
-    result = []
-    for item in falls:
-        taken = min(cards, item.allocatable)
-        cards -= taken
-        result.append(_reserved(item, taken, why) if taken else item)
-    return result
-
-
-def _reserved(item: Fall, cards: int, why: str) -> Fall:
+def keep_back(item: Fall, cards: int, why: str) -> Fall:
+    """Move `cards` of a group's usable cards (no more than there are) into the reserve, with their units."""
+    cards = min(cards, item.allocatable)
+    if cards <= 0:
+        return item
     buckets = dict(item.buckets)
     buckets[Bucket.PLATFORM_RESERVE] = buckets.get(Bucket.PLATFORM_RESERVE, 0) + cards
     units = []
@@ -155,3 +147,44 @@ def _reserved(item: Fall, cards: int, why: str) -> Fall:
     return replace(
         item, buckets=buckets, allocatable=item.allocatable - cards, units=tuple(units), evidence=evidence
     )
+
+
+# ---- held, free, stranded -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """How one resource's usable units of a group are taken: held + free + stranded = usable. `over`: what pods hold
+    beyond it, on units that are out of use."""
+
+    held: Decimal
+    free: Decimal
+    stranded: Decimal
+    over: Decimal
+
+
+def shares(
+    falls: Iterable[Fall], held: Mapping[str, Decimal], *, stranded: bool
+) -> tuple[tuple[Share, ...], ...]:
+    """Per group and unit. A pod's request names a resource, not a card: where several groups of a node offer the
+    same resource, the first ones are held first; what is beyond all of them is laid on the first."""
+    groups = list(falls)
+    left = dict(held)
+    taken: list[list[Decimal]] = []
+    for item in groups:
+        row = []
+        for found in item.units:
+            amount = min(left.get(found.unit.resource, ZERO), found.allocatable)
+            if amount:
+                left[found.unit.resource] -= amount
+            row.append(amount)
+        taken.append(row)
+    result = []
+    for item, row in zip(groups, taken, strict=True):
+        made = []
+        for found, amount in zip(item.units, row, strict=True):
+            rest = found.allocatable - amount
+            over = left.pop(found.unit.resource, ZERO)
+            made.append(Share(amount, ZERO if stranded else rest, rest if stranded else ZERO, over))
+        result.append(tuple(made))
+    return tuple(result)

@@ -1,4 +1,5 @@
-"""What platform admins maintain about the fleet. A binding's past is read-only: it is ended, and another opened."""
+"""What platform admins maintain about the fleet. A binding's past is read-only: it is ended, and another opened.
+Reserves are in apps/capacity/admin.py, which can say what they take."""
 
 from __future__ import annotations
 
@@ -15,17 +16,16 @@ from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
 from apps.accounts.admin import PlatformAdminOnly
-from apps.fleet.models import Cluster, Reserve, TeamBinding
+from apps.fleet.models import Cluster, TeamBinding
 from apps.fleet.services import binding_close, binding_save, lock_thing
 
 if TYPE_CHECKING:
     ModelForm = forms.ModelForm[TeamBinding]
     ClusterModelAdmin = admin.ModelAdmin[Cluster]
     BindingModelAdmin = admin.ModelAdmin[TeamBinding]
-    ReserveModelAdmin = admin.ModelAdmin[Reserve]
 else:
     ModelForm = forms.ModelForm
-    ClusterModelAdmin = BindingModelAdmin = ReserveModelAdmin = admin.ModelAdmin
+    ClusterModelAdmin = BindingModelAdmin = admin.ModelAdmin
 
 
 class TeamBindingForm(ModelForm):
@@ -107,11 +107,3 @@ class TeamBindingAdmin(PlatformAdminOnly, BindingModelAdmin):
             request,
             ngettext("%(count)d binding ended.", "%(count)d bindings ended.", ended) % {"count": ended},
         )
-
-
-@admin.register(Reserve)
-class ReserveAdmin(PlatformAdminOnly, ReserveModelAdmin):
-    list_display = ("cluster", "model", "sharing_mode", "devices", "reason", "valid_from", "valid_to")
-    list_filter = ("cluster", "sharing_mode")
-    list_select_related = ("cluster",)
-    search_fields = ("model", "reason")

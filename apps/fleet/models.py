@@ -5,13 +5,17 @@ from __future__ import annotations
 from datetime import UTC
 from typing import ClassVar
 
+from django.conf import settings
 from django.core.exceptions import ValidationError
+from django.core.validators import MinValueValidator
 from django.db import models
 from django.db.models import F, Q
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from apps.accounts.models import Team
+from apps.core.gpu import MODE_LABELS
+from apps.fleet.label_selector import SelectorError, parse_selector
 
 
 class Cluster(models.Model):
@@ -133,22 +137,74 @@ class TeamBinding(models.Model):
 
 
 class Reserve(models.Model):
-    """Devices that the platform keeps back from a pool (spares, tests) during [valid_from, valid_to)."""
+    """Cards that the platform keeps back (spares, tests) during [valid_from, valid_to): `devices` of the cards that
+    are selected, all of them when it is NULL. Selected are the cards of the nodes whose labels match `selector`
+    ("" is every node), of one `model` and one `sharing_mode` where these are named.
+
+    Effective-dated: a stored reserve only gets an end; another size is another reserve (services.py)."""
 
     cluster = models.ForeignKey(
         Cluster, on_delete=models.PROTECT, related_name="reserves", verbose_name=_("cluster")
     )
-    model = models.CharField(_("device model"), max_length=120)
-    sharing_mode = models.CharField(_("sharing mode"), max_length=20, default="exclusive")
-    devices = models.PositiveIntegerField(_("devices"))
+    selector = models.CharField(
+        _("node selector"),
+        max_length=1000,
+        blank=True,
+        default="",
+        db_default="",
+        help_text=_(
+            "Labels of nodes as kubectl takes them: pool=infer,zone in (a,b),!spot. Empty: every node."
+        ),
+    )
+    model = models.CharField(
+        _("device model"),
+        max_length=120,
+        blank=True,
+        default="",
+        db_default="",
+        help_text=_("As a label or this portal names it. Empty: every model."),
+    )
+    sharing_mode = models.CharField(
+        _("sharing mode"),
+        max_length=20,
+        blank=True,
+        default="",
+        db_default="",
+        help_text=_("Empty: every mode."),
+    )
+    devices = models.PositiveIntegerField(
+        _("cards"),
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(1)],
+        help_text=_("Whole cards. Empty: all that are selected, new nodes included."),
+    )
     reason = models.CharField(_("reason"), max_length=300)
     valid_from = models.DateTimeField(_("valid from"), default=timezone.now)
     valid_to = models.DateTimeField(_("valid to"), null=True, blank=True)
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        on_delete=models.SET_NULL,
+        null=True,
+        blank=True,
+        editable=False,
+        related_name="+",
+        verbose_name=_("created by"),
+    )
+    ended_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        on_delete=models.SET_NULL,
+        null=True,
+        blank=True,
+        editable=False,
+        related_name="+",
+        verbose_name=_("ended by"),
+    )
 
     class Meta:
         verbose_name = _("platform reserve")
         verbose_name_plural = _("platform reserves")
-        ordering: ClassVar[list[str]] = ["cluster", "model", "sharing_mode", "valid_from"]
+        ordering: ClassVar[list[str]] = ["cluster", "valid_from", "id"]
         constraints: ClassVar[list[models.BaseConstraint]] = [
             models.CheckConstraint(
                 condition=Q(valid_to__isnull=True) | Q(valid_to__gt=F("valid_from")),
@@ -158,4 +214,24 @@ class Reserve(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.cluster}: {self.devices} × {self.model}"
+        cards = _("all") if self.devices is None else self.devices
+        what = ", ".join(part for part in (self.model, str(self.sharing_mode), self.selector) if part)
+        return f"{self.cluster}: {cards} × {what or _('any card')}"
+
+    def clean(self) -> None:
+        try:
+            parse_selector(self.selector)
+        except SelectorError as error:
+            raise ValidationError({"selector": _selector_error(error)}) from error
+        if self.sharing_mode and self.sharing_mode not in MODE_LABELS:
+            raise ValidationError({"sharing_mode": _("There is no sharing mode of this name.")})
+
+
+def _selector_error(error: SelectorError) -> ValidationError:
+    sentences = {
+        "term": _("This is no requirement: “%(part)s”. Write key, !key, key=value or key in (a,b)."),
+        "key": _("“%(part)s” is no label key."),
+        "value": _("“%(part)s” is no label value."),
+        "number": _("“%(part)s” compares with something that is no whole number."),
+    }
+    return ValidationError(sentences[error.code], error.code, {"part": error.part})

@@ -1,9 +1,10 @@
-"""Writes to team bindings. Input: what to bind, to whom, from when; output: the binding.
+"""Writes to team bindings and reserves. Input: what to bind to whom or to keep back, from when; output: the row.
 
 Invariants
 - One owner at a time. Writers of the same thing queue up on its lock before they check, so that the loser of a
   race is told the same as somebody who asks for a taken period; a trigger refuses whatever goes past this module.
-- History is not rewritten: a change of owner ends one binding and starts the next at the same instant.
+- History is not rewritten: a change of owner ends one binding and starts the next at the same instant. The same
+  for a reserve: a stored one only gets an end, and one that is over keeps it.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from datetime import datetime
 
 from django.core.exceptions import ValidationError
 from django.db import connection, transaction
+from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
-from apps.accounts.models import Team
-from apps.fleet.models import Cluster, TeamBinding
+from apps.accounts.models import Team, User
+from apps.fleet.models import Cluster, Reserve, TeamBinding
 
 
 def binding_open(
@@ -77,3 +79,29 @@ def lock_thing(*, binding: TeamBinding) -> None:
             "SELECT fleet_binding_lock(%s, %s, %s, %s)",
             [binding.cluster_id, binding.kind, binding.namespace, binding.name],
         )
+
+
+@transaction.atomic
+def reserve_open(*, reserve: Reserve, by: User | None, replaces: Reserve | None = None) -> Reserve:
+    """Check and store a new reserve. `replaces` ends where the new one starts, unless it is over by then."""
+    if replaces is not None:
+        old = Reserve.objects.select_for_update().get(pk=replaces.pk)
+        if old.valid_to is None or old.valid_to > reserve.valid_from:
+            reserve_close(reserve=old, at=reserve.valid_from, by=by)
+    reserve.created_by = by
+    reserve.full_clean()
+    reserve.save(force_insert=True)
+    return reserve
+
+
+@transaction.atomic
+def reserve_close(*, reserve: Reserve, at: datetime | None, by: User | None) -> Reserve:
+    """End a reserve at `at`; None takes back an end that lies ahead. An end that has passed stays."""
+    stored = Reserve.objects.select_for_update().get(pk=reserve.pk)
+    if stored.valid_to is not None and stored.valid_to <= timezone.now():
+        raise ValidationError({"valid_to": ValidationError(_("This reserve is over."), "over")})
+    stored.valid_to, stored.ended_by = at, None if at is None else by
+    stored.full_clean()
+    stored.save(update_fields=["valid_to", "ended_by"])
+    reserve.valid_to, reserve.ended_by = stored.valid_to, stored.ended_by
+    return stored

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from apps.capacity.health import Bucket, NodeHealth, capacity_type, health_table, node_verdict, warnings
-from apps.capacity.waterfall import Fall, fall, reserve
+from apps.capacity.health import Bucket, NodeHealth, health_table, node_verdict, warnings
+from apps.capacity.waterfall import Fall, fall, keep_back, shares
 from apps.fleet.inventory import node_inventory
 
 RECORDED = Path(__file__).parents[3] / "tests" / "data" / "kueue" / "nodes.json"
@@ -510,27 +510,6 @@ def test_every_taint_of_the_table(rule: Any) -> None:
     assert node_verdict(NodeHealth({}, (soft,), READY)).bucket is None
 
 
-@pytest.mark.parametrize(
-    ("labels", "expected"),
-    [
-        ({}, ""),
-        ({"karpenter.sh/capacity-type": "spot"}, "spot"),
-        ({"karpenter.sh/capacity-type": "on-demand"}, "on-demand"),
-        ({"karpenter.sh/capacity-type": "reserved"}, "reserved"),
-        ({"eks.amazonaws.com/capacityType": "SPOT"}, "spot"),
-        ({"eks.amazonaws.com/capacityType": "ON_DEMAND"}, "on-demand"),
-        ({"cloud.google.com/gke-spot": "true"}, "spot"),
-        ({"cloud.google.com/gke-spot": "false"}, ""),
-        ({"cloud.google.com/gke-preemptible": "true"}, "spot"),
-        ({"kubernetes.azure.com/scalesetpriority": "spot"}, "spot"),
-        ({"node.kubernetes.io/lifecycle": "spot"}, "spot"),
-        ({"node.kubernetes.io/lifecycle": "of somebody's own"}, ""),
-    ],
-)
-def test_capacity_type(labels: dict[str, str], expected: str) -> None:
-    assert capacity_type(labels) == expected
-
-
 def test_conditions_that_are_only_noted() -> None:
     health = NodeHealth({}, (), {**READY, "GpuNvlinkWatch": {"status": "True", "reason": "NVLINK_DOWN"}})
     assert warnings(health) == ["GpuNvlinkWatch=True (NVLINK_DOWN)"]
@@ -551,18 +530,55 @@ def test_evidence_names_the_object() -> None:
     }
 
 
-def test_reserve_takes_from_usable_cards_node_by_node() -> None:
-    nodes = [
-        *falls(labels=gfd(), capacity={GPU: "8"}, allocatable={GPU: "5"}),
-        *falls(labels=gfd(), capacity={GPU: "8"}),
-    ]
-    first, second = reserve(nodes, 7, "spares")
-    assert (first.buckets, first.allocatable) == ({Bucket.DEVICE_UNHEALTHY: 3, Bucket.PLATFORM_RESERVE: 5}, 0)
-    assert (second.buckets, second.allocatable) == ({Bucket.PLATFORM_RESERVE: 2}, 6)
-    assert [unit.allocatable for unit in (*first.units, *second.units)] == [D(0), D(6)]
-    assert second.evidence[Bucket.PLATFORM_RESERVE] == "spares"
+def test_what_is_kept_back_comes_from_usable_cards() -> None:
+    (item,) = falls(labels=gfd(), capacity={GPU: "8"}, allocatable={GPU: "5"})
+    kept = keep_back(item, 2, "spares")
+    assert (kept.buckets, kept.allocatable) == ({Bucket.DEVICE_UNHEALTHY: 3, Bucket.PLATFORM_RESERVE: 2}, 3)
+    assert [unit.allocatable for unit in kept.units] == [D(3)]
+    assert kept.evidence[Bucket.PLATFORM_RESERVE] == "spares"
+    # Never more than there is.
+    everything = keep_back(item, 9, "spares")
+    assert (everything.buckets[Bucket.PLATFORM_RESERVE], everything.allocatable) == (5, 0)
 
 
-def test_reserve_never_takes_more_than_there_is() -> None:
-    (only,) = reserve(falls(labels=gfd(count=4), capacity={GPU: "4"}), 9, "spares")
-    assert (only.buckets, only.allocatable) == ({Bucket.PLATFORM_RESERVE: 4}, 0)
+def test_what_is_kept_back_of_shared_cards_takes_their_slices() -> None:
+    (item,) = falls(labels=gfd("NVIDIA-L4", 4, replicas=4, sharing="time-slicing"), capacity={GPU: "16"})
+    kept = keep_back(item, 1, "spares")
+    assert (kept.allocatable, [unit.allocatable for unit in kept.units]) == (3, [D(12)])
+
+
+# ------------------------------------------------------------------------------------ held, free and stranded
+
+
+def taken(
+    found: list[Fall], held: dict[str, str], *, stranded: bool = False
+) -> list[tuple[int, int, int, int]]:
+    rows = shares(found, {name: D(amount) for name, amount in held.items()}, stranded=stranded)
+    return [(int(s.held), int(s.free), int(s.stranded), int(s.over)) for row in rows for s in row]
+
+
+def test_held_and_free_make_up_the_usable_units() -> None:
+    found = falls(labels=gfd(), capacity={GPU: "8"}, allocatable={GPU: "7"})
+    assert taken(found, {GPU: "4"}) == [(4, 3, 0, 0)]
+    assert taken(found, {}) == [(0, 7, 0, 0)]
+
+
+def test_a_node_without_room_strands_what_is_not_held() -> None:
+    assert taken(falls(labels=gfd(), capacity={GPU: "8"}), {GPU: "5"}, stranded=True) == [(5, 0, 3, 0)]
+
+
+def test_held_beyond_the_usable_units_is_clamped_and_said() -> None:
+    """A held card turned unhealthy: 8 held, 7 usable."""
+    found = falls(labels=gfd(), capacity={GPU: "8"}, allocatable={GPU: "7"})
+    assert taken(found, {GPU: "8"}) == [(7, 0, 0, 1)]
+    cordoned = falls(labels=gfd(), capacity={GPU: "8"}, unschedulable=True)
+    assert taken(cordoned, {GPU: "3"}) == [(0, 0, 0, 3)]
+
+
+def test_two_groups_that_offer_one_resource_are_held_one_after_the_other() -> None:
+    one, two = (
+        falls(labels=gfd(count=4), capacity={GPU: "4"}),
+        falls(labels=gfd(count=2), capacity={GPU: "2"}),
+    )
+    assert taken([*one, *two], {GPU: "5"}) == [(4, 0, 0, 0), (1, 1, 0, 0)]
+    assert taken([*one, *two], {GPU: "7"}) == [(4, 0, 0, 1), (2, 0, 0, 0)]

@@ -1,0 +1,294 @@
+"""One node laid out: its groups, which bucket each card is in, and how the usable units are taken. Pure.
+
+Input: what was read about the node (reading.py) and about its cluster; output: `NodeState`. Invariants: a state is
+never changed, only replaced; the same input gives an equal state, whatever else there is in the fleet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any
+
+from apps.capacity.health import (
+    NodeHealth,
+    Verdict,
+    health_table,
+    keeps_work_away,
+    node_verdict,
+    tolerates,
+)
+from apps.capacity.reading import PODS, Flavor, LastOffered, NodeFacts, NodeKey
+from apps.capacity.reserves import Place, Rule, Taken, Usable, lay
+from apps.capacity.waterfall import Fall, Share, fall, keep_back, shares
+from apps.core.quantity import parse_quantity
+from apps.fleet.inventory import Group, node_inventory, shape
+from apps.fleet.models import Cluster
+from apps.fleet.unregistered import is_rdma, looks_like_accelerator
+from apps.quotas.flavors import carries
+
+ZERO = Decimal(0)
+PoolKey = tuple[int, str, str]
+"""(cluster, model, sharing mode)."""
+_ROOM = ("cpu", "memory", PODS)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeState:
+    """One node. `before_reserves` and `falls`: its waterfall per group, without and with what reserves take;
+    `held`: what its pods hold by resource (None: pods were never read), `shares`: how it is laid on the usable
+    units; `stranded`: it has no room for another pod; `flavors`: those that reach it; `rules`: the reserves that
+    select it; `due`: when it looks different without anything new being seen; `unregistered`: resources it offers that
+    look like accelerators and that no vendor file knows; `rdma`: its RDMA devices, {resource: allocatable}."""
+
+    cluster: Cluster
+    uid: str
+    name: str
+    health: NodeHealth
+    verdict: Verdict
+    before_reserves: tuple[Fall, ...]
+    falls: tuple[Fall, ...]
+    codes: tuple[str, ...]
+    held: Mapping[str, Decimal] | None
+    shares: tuple[tuple[Share, ...], ...] | None
+    stranded: bool
+    flavors: tuple[str, ...]
+    rules: frozenset[int]
+    observed_at: datetime
+    due: datetime | None = None
+    unregistered: tuple[str, ...] = ()
+    rdma: Mapping[str, str] = field(default_factory=dict)
+    kept: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    """What others derived from this state and keep with it."""
+
+    @property
+    def over_held(self) -> dict[str, Decimal]:
+        """What pods hold beyond the usable units, by resource."""
+        if self.shares is None:
+            return {}
+        pairs = (
+            (unit.unit.resource, share.over)
+            for item, row in zip(self.falls, self.shares, strict=True)
+            for unit, share in zip(item.units, row, strict=True)
+        )
+        return {resource: amount for resource, amount in pairs if amount}
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a cluster says that all its nodes are laid by. `pods_read` False: nobody knows what is held."""
+
+    cluster: Cluster
+    flavors: tuple[Flavor, ...]
+    rules: tuple[Rule, ...]
+    pods_read: bool
+
+
+class Shapes:
+    """Inventories and waterfalls of one load, made once per shape of node: thousands of nodes are few shapes."""
+
+    def __init__(self) -> None:
+        self._groups: dict[Hashable, tuple[tuple[Group, ...], tuple[str, ...]]] = {}
+        self._others: dict[Hashable, tuple[tuple[str, ...], Mapping[str, str]]] = {}
+        self._falls: dict[tuple[Hashable, Verdict, bool], tuple[Fall, ...]] = {}
+
+    def groups(self, key: Hashable, facts: Mapping[str, Any]) -> tuple[tuple[Group, ...], tuple[str, ...]]:
+        if key not in self._groups:
+            groups, codes = node_inventory(**facts)
+            self._groups[key] = (tuple(groups), tuple(codes))
+        return self._groups[key]
+
+    def others(self, key: Hashable, node: NodeFacts) -> tuple[tuple[str, ...], Mapping[str, str]]:
+        """Resources that look like unknown accelerators, and RDMA devices, as far as there are any."""
+        if key not in self._others:
+            self._others[key] = (
+                tuple(
+                    sorted(
+                        name
+                        for name, amount in node.capacity.items()
+                        if amount != "0" and looks_like_accelerator(name)
+                    )
+                ),
+                {
+                    name: amount
+                    for name, amount in node.allocatable.items()
+                    if amount != "0" and is_rdma(name)
+                },
+            )
+        return self._others[key]
+
+    def falls(
+        self, key: Hashable, groups: Iterable[Group], verdict: Verdict, lapsed: bool
+    ) -> tuple[Fall, ...]:
+        known = self._falls.get((key, verdict, lapsed))
+        if known is None:
+            known = tuple(fall(group, verdict, lapsed=lapsed) for group in groups)
+            self._falls[key, verdict, lapsed] = known
+        return known
+
+
+def lay_cluster(
+    nodes: Iterable[NodeFacts],
+    around: Surroundings,
+    *,
+    used: Mapping[NodeKey, Mapping[str, Decimal]],
+    last: Mapping[tuple[int, str], LastOffered],
+    now: datetime,
+    shapes: Shapes,
+) -> list[NodeState]:
+    """All nodes of one cluster with what reserves take, by name."""
+    states = [
+        lay_node(
+            node,
+            around,
+            used=used.get((node.cluster_id, node.name), {}),
+            last=last.get((node.cluster_id, node.uid)),
+            now=now,
+            shapes=shapes,
+        )
+        for node in sorted(nodes, key=lambda node: (node.name, node.uid))
+    ]
+    if not around.rules:
+        return states
+    taken, _by_rule = lay(around.rules, usable_groups(states, around.rules))
+    return [with_reserves(node, taken) for node in states]
+
+
+def lay_node(
+    node: NodeFacts,
+    around: Surroundings,
+    *,
+    used: Mapping[str, Decimal],
+    last: LastOffered | None,
+    now: datetime,
+    shapes: Shapes,
+) -> NodeState:
+    """The node before reserves are laid: `with_reserves` does that when all nodes of the cluster are known.
+    `used`: what its living, bound pods ask for."""
+    facts: dict[str, Any] = {
+        "labels": node.labels,
+        "annotations": node.annotations,
+        "capacity": node.capacity,
+        "allocatable": node.allocatable,
+        "last_known": None if last is None else last.amounts,
+    }
+    key = shape(**facts)
+    groups, codes = shapes.groups(key, facts)
+    health = NodeHealth(
+        node.labels,
+        tuple(node.taints),
+        node.conditions,
+        node.unschedulable,
+        node.deleting_since is not None,
+    )
+    carried = [(name, spec) for name, spec in around.flavors if groups and carries(node.labels, spec)]
+    verdict = node_verdict(health, tolerated=[item for _name, spec in carried for item in _accepts(spec)])
+    unregistered, rdma = shapes.others(key, node)
+    lapsed, due = _lapsed(node, last, now)
+    falls = shapes.falls(key, groups, verdict, lapsed)
+    held = {name: amount for name, amount in used.items() if name not in _ROOM} if around.pods_read else None
+    full = held is not None and has_no_room(node.allocatable, used)
+    return NodeState(
+        cluster=around.cluster,
+        uid=node.uid,
+        name=node.name,
+        health=health,
+        verdict=verdict,
+        before_reserves=falls,
+        falls=falls,
+        codes=codes,
+        held=held,
+        shares=None if held is None else shares(falls, held, stranded=full),
+        stranded=full,
+        flavors=tuple(sorted(name for name, spec in carried if _reaches(spec, health))),
+        rules=frozenset(rule.pk for rule in around.rules if rule.selects_node(node.labels)),
+        observed_at=node.observed_at,
+        due=due,
+        unregistered=unregistered,
+        rdma=rdma,
+    )
+
+
+def _lapsed(node: NodeFacts, last: LastOffered | None, now: datetime) -> tuple[bool, datetime | None]:
+    """Whether a node has offered nothing for too long while it was Ready, and when its picture changes next."""
+    if last is None or node.offers:
+        return False, None
+    since = max(last.until, _ready_since(node.conditions) or last.until)
+    lapses = since + timedelta(minutes=health_table().plugin_down_minutes)
+    forgotten = last.until + timedelta(days=health_table().last_known_days)
+    return now >= lapses, lapses if now < lapses else forgotten
+
+
+def _ready_since(conditions: Mapping[str, Mapping[str, Any]]) -> datetime | None:
+    text = (conditions.get("Ready") or {}).get("since")
+    try:
+        found = datetime.fromisoformat(str(text)) if text else None
+    except ValueError:
+        return None
+    return found.replace(tzinfo=UTC) if found is not None and found.tzinfo is None else found
+
+
+@lru_cache(maxsize=1)
+def _smallest() -> Mapping[str, Decimal]:
+    share = health_table().smallest_share
+    return {
+        "cpu": parse_quantity(share.cpu),
+        "memory": parse_quantity(share.memory),
+        PODS: parse_quantity(share.pods),
+    }
+
+
+def has_no_room(allocatable: Mapping[str, str], used: Mapping[str, Decimal]) -> bool:
+    """Whether less is left than the smallest pod with a card needs. What a node does not say is not judged."""
+    return any(
+        parse_quantity(allocatable[resource]) - used.get(resource, ZERO) < least
+        for resource, least in _smallest().items()
+        if resource in allocatable
+    )
+
+
+def _accepts(flavor: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Taints that a flavor declares as its nodes' own, and its tolerations, both as tolerations."""
+    return [*(flavor.get("node_taints") or ()), *(flavor.get("tolerations") or ())]
+
+
+def _reaches(flavor: Mapping[str, Any], node: NodeHealth) -> bool:
+    """Whether the flavor's own terms let work onto the node: every foreign taint is declared or tolerated."""
+    foreign = [t for t in node.taints if t.get("effect") != "PreferNoSchedule" and keeps_work_away(t)]
+    return all(tolerates(_accepts(flavor), taint) for taint in foreign)
+
+
+# ---- reserves -------------------------------------------------------------------------------------------------
+
+
+def usable_groups(nodes: Iterable[NodeState], rules: Sequence[Rule]) -> list[Usable]:
+    """Every group with usable cards that some rule selects, in the order of the nodes."""
+    found = []
+    for node in nodes:
+        if not node.rules:
+            continue
+        for index, item in enumerate(node.before_reserves):
+            group = item.group
+            chosen = frozenset(
+                rule.pk
+                for rule in rules
+                if rule.pk in node.rules and rule.selects_group(group.model, str(group.mode))
+            )
+            if chosen and item.allocatable:
+                found.append(Usable((node.uid, index), item.allocatable, chosen))
+    return found
+
+
+def with_reserves(node: NodeState, taken: Mapping[Place, Taken]) -> NodeState:
+    """The same node with what is taken of its groups; itself where nothing changes."""
+    falls = tuple(
+        keep_back(item, found.cards, found.text) if (found := taken.get((node.uid, index))) else item
+        for index, item in enumerate(node.before_reserves)
+    )
+    if falls == node.falls:
+        return node
+    held = None if node.held is None else shares(falls, node.held, stranded=node.stranded)
+    return replace(node, falls=falls, shares=held, kept={})

@@ -1,0 +1,168 @@
+"""The queries that capacity rests on. Input: clusters, and nodes where only some are wanted; output: plain values.
+
+A constant number of queries, whatever the number of nodes. What pods ask for is added up by the database, pods
+without accelerators included, since they too leave a card without CPU, memory or room for a pod.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from django.db import connection
+from django.db.models import Q
+
+from apps.capacity.health import health_table
+from apps.capacity.reserves import Rule
+from apps.fleet.models import Reserve
+from apps.fleet.registry import is_device
+from apps.observations.models import ClusterObject, Node
+
+Flavor = tuple[str, Mapping[str, Any]]
+NodeKey = tuple[int, str]
+"""(cluster, name of the node)."""
+PODS = "pods"
+
+# Pods that hold something: bound, living and not over. `pods` counts them; a resource that a ResourceClaim serves is
+# held through the claim. What is no device and no part of a node's room is left out.
+_USED = """
+SELECT p.cluster_id, p.node_name, r.key, sum(r.value)
+FROM observations_pod p CROSS JOIN LATERAL (
+  SELECT key, value::numeric AS value FROM jsonb_each_text(p.requests)
+  WHERE key IN ('cpu', 'memory') OR (p.devices > 0 AND strpos(key, '/') > 0 AND (p.claims = '[]' OR NOT EXISTS (
+    SELECT 1 FROM jsonb_array_elements(p.claims) c WHERE c -> 'resources' ? key)))
+  UNION ALL SELECT 'pods', 1
+) r
+WHERE p.cluster_id = ANY(%(clusters)s) AND p.gone_at IS NULL AND p.node_name <> ''
+  AND (%(names)s::text[] IS NULL OR p.node_name = ANY(%(names)s)) AND p.phase NOT IN ('Succeeded', 'Failed')
+GROUP BY 1, 2, 3
+"""
+_OFFERED = """
+SELECT cluster_id, uid, from_value, observed_at FROM observations_transition
+WHERE cluster_id = ANY(%s) AND uid = ANY(%s) AND kind = 'Node' AND facet = 'devices' AND from_value ~ '=[1-9]'
+  AND observed_at > %s AND observed_at <= %s
+ORDER BY observed_at DESC, id DESC
+"""
+# Longer values were cut when they were stored, in the middle of their last part.
+_LONGEST_VALUE = 120
+_COLUMNS = (
+    "cluster_id", "uid", "name", "labels", "annotations", "capacity", "allocatable", "taints", "conditions",
+    "unschedulable", "deleting_since", "observed_at",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """A node as it was last seen."""
+
+    cluster_id: int
+    uid: str
+    name: str
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    capacity: Mapping[str, str]
+    allocatable: Mapping[str, str]
+    taints: Sequence[Mapping[str, Any]]
+    conditions: Mapping[str, Mapping[str, Any]]
+    unschedulable: bool
+    deleting_since: datetime | None
+    observed_at: datetime
+
+    @property
+    def offers(self) -> bool:
+        """Whether its capacity names an accelerator with more than nothing."""
+        return any(amount != "0" and is_device(resource) for resource, amount in self.capacity.items())
+
+
+@dataclass(frozen=True, slots=True)
+class LastOffered:
+    """What a node that offers nothing offered before, and since when it does not."""
+
+    amounts: Mapping[str, str]
+    until: datetime
+
+
+def read_nodes(*, cluster_ids: Iterable[int], uids: Sequence[str] | None = None) -> list[NodeFacts]:
+    """Living nodes, by cluster and name (the portal's order, not the database's)."""
+    rows = Node.objects.filter(cluster_id__in=list(cluster_ids), gone_at=None)
+    if uids is not None:
+        rows = rows.filter(uid__in=uids)
+    found = [NodeFacts(*row) for row in rows.values_list(*_COLUMNS).iterator(chunk_size=2000)]
+    return sorted(found, key=lambda node: (node.cluster_id, node.name, node.uid))
+
+
+def read_flavors(*, cluster_ids: Iterable[int]) -> dict[int, tuple[Flavor, ...]]:
+    """The ResourceFlavors of each cluster, by name."""
+    found: dict[int, list[Flavor]] = defaultdict(list)
+    rows = ClusterObject.objects.filter(
+        cluster_id__in=list(cluster_ids), kind="ResourceFlavor", gone_at=None
+    ).values_list("cluster_id", "name", "spec")
+    for cluster_id, name, spec in rows:
+        found[cluster_id].append((name, spec))
+    return {
+        cluster_id: tuple(sorted(flavors, key=lambda item: item[0])) for cluster_id, flavors in found.items()
+    }
+
+
+def used_on_nodes(
+    *, cluster_ids: Iterable[int], names: Sequence[str] | None = None
+) -> dict[NodeKey, dict[str, Decimal]]:
+    """What living, bound pods ask for per node: cpu, memory, "pods", and every extended resource."""
+    used: dict[NodeKey, dict[str, Decimal]] = defaultdict(dict)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            _USED, {"clusters": list(cluster_ids), "names": None if names is None else list(names)}
+        )
+        for cluster_id, node, resource, amount in cursor.fetchall():
+            used[cluster_id, node][resource] = amount
+    return used
+
+
+def last_offered(nodes: Iterable[NodeFacts], now: datetime) -> dict[tuple[int, str], LastOffered]:
+    """By (cluster, uid), from our own history, for nodes that offer nothing now."""
+    rows = [node for node in nodes if not node.offers]
+    if not rows:
+        return {}
+    since = now - timedelta(days=health_table().last_known_days)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            _OFFERED, [list({node.cluster_id for node in rows}), [node.uid for node in rows], since, now]
+        )
+        history = cursor.fetchall()
+    found: dict[tuple[int, str], LastOffered] = {}
+    for cluster_id, uid, text, until in history:
+        if (cluster_id, uid) not in found and (amounts := dict(_amounts(text))):
+            found[cluster_id, uid] = LastOffered(amounts, until)
+    return found
+
+
+def _amounts(text: str) -> Iterator[tuple[str, str]]:
+    parts = text.split(",")
+    if len(text) >= _LONGEST_VALUE:
+        parts.pop()
+    for part in parts:
+        resource, equals, amount = part.partition("=")
+        if equals and amount != "0" and is_device(resource):
+            yield resource, amount
+
+
+def rules_in_force(*, now: datetime, cluster_ids: Iterable[int]) -> dict[int, tuple[Rule, ...]]:
+    """The reserves of each cluster that are in force, in the order in which they were made."""
+    found: dict[int, list[Rule]] = defaultdict(list)
+    rows = (
+        Reserve.objects.filter(cluster_id__in=list(cluster_ids), valid_from__lte=now)
+        .filter(Q(valid_to__isnull=True) | Q(valid_to__gt=now))
+        .order_by("pk")
+    )
+    for row in rows:
+        found[row.cluster_id].append(rule_of(row))
+    return {cluster_id: tuple(rules) for cluster_id, rules in found.items()}
+
+
+def rule_of(row: Reserve) -> Rule:
+    """A reserve as the pure rules read it; one that is not stored yet comes last, as if made now."""
+    return Rule(row.pk or 0, row.selector, row.model, row.sharing_mode, row.devices, row.reason)

@@ -1,0 +1,115 @@
+"""Kubernetes label selectors as text: `pool=infer,zone in (a,b),!spot`. Pure.
+
+Input: the text as `kubectl -l` takes it; output: a `Selector` that says whether labels match. Invariants, as in
+Kubernetes: all requirements have to hold; `!=` and `notin` also match where the label is missing; an empty text
+matches everything.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+Operator = Literal["in", "notin", "exists", "absent", "gt", "lt"]
+
+_NAME = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+_KEY = re.compile(rf"(?:[a-z0-9](?:[-a-z0-9.]{{0,251}}[a-z0-9])?/)?{_NAME}")
+_VALUE = re.compile(rf"(?:{_NAME})?")
+_TERM = re.compile(
+    r"""\s*(?:
+      !\s*(?P<absent>[^\s,=!()<>]+)
+      | (?P<key>[^\s,=!()<>]+)
+        (?: \s+(?P<set>in|notin)\s*\((?P<values>[^()]*)\)
+          | \s*(?P<operator>==|!=|=|<|>)\s*(?P<value>[^\s,=!()<>]*) )?
+    )\s*""",
+    re.VERBOSE,
+)
+
+
+class SelectorError(ValueError):
+    """A text that is no selector; `code` and `part` say what is wrong and where, for a sentence."""
+
+    def __init__(self, code: str, part: str) -> None:
+        super().__init__(f"{code}: {part!r}")
+        self.code, self.part = code, part
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    key: str
+    operator: Operator
+    values: tuple[str, ...] = ()
+
+    def holds(self, labels: Mapping[str, str]) -> bool:
+        found = labels.get(self.key)
+        match self.operator:
+            case "exists":
+                return found is not None
+            case "absent":
+                return found is None
+            case "in":
+                return found in self.values
+            case "notin":
+                return found not in self.values
+            case "gt" | "lt":
+                if found is None or not re.fullmatch(r"-?\d+", found):
+                    return False
+                limit = int(self.values[0])
+                return int(found) > limit if self.operator == "gt" else int(found) < limit
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    requirements: tuple[Requirement, ...] = ()
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        return all(requirement.holds(labels) for requirement in self.requirements)
+
+
+def parse_selector(text: str) -> Selector:
+    """Raises SelectorError: "term" (no requirement can be read here), "key", "value" or "number"."""
+    found: list[Requirement] = []
+    rest = text.strip()
+    while rest:
+        match = _TERM.match(rest)
+        if match is None:
+            raise SelectorError("term", rest)
+        after = rest[match.end() :]
+        if after and (not after.startswith(",") or not after[1:].strip()):
+            raise SelectorError("term", after if after.strip(", ") else rest)
+        found.append(_requirement(match))
+        rest = after[1:].strip()
+    return Selector(tuple(found))
+
+
+def _requirement(match: re.Match[str]) -> Requirement:
+    if absent := match["absent"]:
+        return Requirement(_key(absent), "absent")
+    key = _key(match["key"])
+    if match["set"]:
+        values = tuple(_value(part.strip()) for part in match["values"].split(","))
+        if values == ("",):
+            raise SelectorError("value", match[0].strip())
+        return Requirement(key, "in" if match["set"] == "in" else "notin", values)
+    if not (operator := match["operator"]):
+        return Requirement(key, "exists")
+    value = _value(match["value"])
+    if operator in "<>":
+        if not re.fullmatch(r"-?\d+", value):
+            raise SelectorError("number", match[0].strip())
+        return Requirement(key, "gt" if operator == ">" else "lt", (value,))
+    return Requirement(key, "notin" if operator == "!=" else "in", (value,))
+
+
+def _key(text: str) -> str:
+    if not _KEY.fullmatch(text):
+        raise SelectorError("key", text)
+    return text
+
+
+def _value(text: str) -> str:
+    if not _VALUE.fullmatch(text):
+        raise SelectorError("value", text)
+    return text
