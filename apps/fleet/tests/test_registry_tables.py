@@ -1,6 +1,8 @@
 """Every vendor file against its table, and that adding a vendor takes one file and one table."""
 
+import re
 import shutil
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,7 @@ import pytest
 from apps.fleet.registry import COUNTED, DATA, read_registry, registry
 from apps.fleet.tests.registry_tables import TABLES, check_offered, check_table, read_table
 
+GUIDE = Path(__file__).parents[3] / "docs" / "registry.md"
 VENDORS = sorted(path.stem for path in DATA.glob("*.yaml"))
 
 
@@ -108,6 +111,15 @@ def test_a_table_that_differs_fails(tmp_path: Path, wrong: str, right: str) -> N
     (tmp_path / "acme.yaml").write_text(TABLE.replace(wrong, right))
     with pytest.raises(AssertionError):
         check_table(read_registry(tmp_path / "data"), "acme", read_table(tmp_path / "acme.yaml"))
+
+
+def test_the_guide_is_true(tmp_path: Path) -> None:
+    """The vendor file and the table that docs/registry.md shows."""
+    blocks = re.findall(r"```yaml\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+    vendor, table = (textwrap.dedent(block) for block in blocks)
+    (tmp_path / "acme.yaml").write_text(vendor)
+    (tmp_path / "table.txt").write_text(table)
+    check_table(read_registry(tmp_path), "acme", read_table(tmp_path / "table.txt"))
 
 
 def test_metrics_of_a_file_without_devices_come_last() -> None:
