@@ -49,6 +49,8 @@ def nvidia(facts: VendorFacts) -> list[Group]:
     if product.profile == "INVALID":
         return [_invalid(facts, product)]
     if _instances(facts):  # instances under names of their own: a "single" label beside them is old
+        if product.profile:
+            facts.codes.append("labels_differ")
         return _mig_mixed(facts, product, 0 if product.profile else facts.count)
     if product.profile:
         return _mig_single(facts, product, facts.count)
@@ -290,7 +292,7 @@ def _mig_mixed(facts: VendorFacts, product: Product, count: int) -> list[Group]:
     groups = _whole_or_shared(facts, product, whole_cards) if whole else []
     if not partitioned:
         return groups
-    card_memory = facts.memory(facts.vendor.labels.memory)
+    card_memory = None if product.profile else facts.memory(facts.vendor.labels.memory)
     if not parts:
         empty = Group(
             facts.vendor.vendor,

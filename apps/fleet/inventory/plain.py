@@ -44,7 +44,7 @@ def _group(facts: VendorFacts, resource: str, total: Decimal) -> Group:
     mode = SharingMode.MIG if per_card > 1 or (known and known.profile) else SharingMode.EXCLUSIVE
     if mode is SharingMode.EXCLUSIVE and count and total > count and total % count == 0:
         mode, per_card = SharingMode.TIME_SLICING, int(total / count)
-    whole = mode is SharingMode.EXCLUSIVE
+    whole, assumed = mode is SharingMode.EXCLUSIVE, bool(known and known.same_as)
     memory = facts.memory(labels.memory) if mode is not SharingMode.MIG else None
     part = Fraction(1, per_card)
     model = _model(facts)
@@ -63,7 +63,7 @@ def _group(facts: VendorFacts, resource: str, total: Decimal) -> Group:
         math.ceil(total / per_card),
         (unit,),
         plugin_down=facts.down,
-        estimated=mode is SharingMode.MIG and profile not in facts.vendor.partitions,
+        estimated=mode is SharingMode.MIG and (assumed or profile not in facts.vendor.partitions),
         codes=facts.said(),
         card_memory_bytes=memory,
     )
