@@ -18,7 +18,7 @@ from .conftest import PriorityClass, Pull
 
 require_cluster()
 pytestmark = [pytest.mark.cluster, pytest.mark.django_db]
-SOURCES = ("nodes", "pods", "events", "kueue", "volcano")
+SOURCES = ("nodes", "pods", "events", "kueue", "volcano", "devices")
 
 
 def stored(cluster: Cluster, kind: str) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from .conftest import Pull
 
 require_cluster()
 pytestmark = [pytest.mark.cluster, pytest.mark.django_db]
-SOURCES = ("nodes", "pods", "events", "kueue", "volcano")
+SOURCES = ("nodes", "pods", "events", "kueue", "volcano", "devices")
 
 
 @pytest.fixture
