@@ -25,7 +25,8 @@ DRA, TOPOLOGY = "resource.k8s.io", ("topology.volcano.sh", "v1alpha1", "hypernod
 
 
 def listed(writer: ApiClient, plural: str) -> list[dict[str, Any]]:
-    answer: Any = CustomObjectsApi(writer).list_cluster_custom_object(DRA, "v1", plural)
+    api: Any = CustomObjectsApi(writer)
+    answer: dict[str, Any] = api.list_cluster_custom_object(DRA, "v1", plural)
     items: list[dict[str, Any]] = answer["items"]
     return items
 
