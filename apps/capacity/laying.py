@@ -27,6 +27,7 @@ from apps.capacity.waterfall import Fall, Share, fall, keep_back, shares
 from apps.core.quantity import parse_quantity
 from apps.fleet.inventory import Group, node_inventory, shape
 from apps.fleet.models import Cluster
+from apps.fleet.registry import by_counted_name
 from apps.fleet.unregistered import is_rdma, looks_like_accelerator
 from apps.quotas.flavors import carries
 
@@ -189,7 +190,8 @@ def lay_node(
     unregistered, rdma = shapes.others(key, node)
     lapsed, due = _lapsed(node, last, now)
     falls = shapes.falls(key, groups, verdict, lapsed)
-    held = {name: amount for name, amount in used.items() if name not in _ROOM} if around.pods_read else None
+    asked = {name: amount for name, amount in used.items() if name not in _ROOM}
+    held = by_counted_name(asked, node.capacity) if around.pods_read else None
     full = held is not None and has_no_room(node.allocatable, used)
     return NodeState(
         cluster=around.cluster,

@@ -11,6 +11,7 @@ Invariants
 from __future__ import annotations
 
 from collections.abc import Mapping
+from decimal import Decimal
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,7 @@ __all__ = [
     "RegistryError",
     "UnitKind",
     "Vendor",
+    "by_counted_name",
     "classify_resource",
     "device_resources",
     "first_label",
@@ -76,6 +78,25 @@ def device_resources(amounts: Mapping[str, Any]) -> dict[str, Registered]:
     return {
         name: known for name, known in found.items() if not _said_twice(name, known.same_as, amounts, found)
     }
+
+
+def by_counted_name(asked: Mapping[str, Decimal], offered: Mapping[str, str]) -> dict[str, Decimal]:
+    """What is asked of a node, where a resource that gives way there is said in units of the one that counts: with
+    16 devices and 32 cores, 4 cores are 2 devices. `offered`: the node's capacity in whole units."""
+    found: dict[str, Decimal] = {}
+    for name, amount in asked.items():
+        known = classify_resource(name)
+        main, units = name, amount
+        if known and known.same_as and _is_whole(offered, name, known.same_as):
+            main = known.same_as
+            units = amount * int(offered[main]) / int(offered[name])
+        found[main] = found.get(main, Decimal(0)) + units
+    return found
+
+
+def _is_whole(offered: Mapping[str, str], *names: str) -> bool:
+    """Whether the node offers some of each, in a number that can be read."""
+    return all((text := offered.get(name, "")).isdigit() and int(text) > 0 for name in names)
 
 
 def _said_twice(name: str, main: str, amounts: Mapping[str, Any], found: Mapping[str, Registered]) -> bool:

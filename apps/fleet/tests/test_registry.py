@@ -1,11 +1,13 @@
 """How the registry refuses a bad file, and what it offers beside the tables."""
 
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
 from apps.fleet.registry import (
     RegistryError,
+    by_counted_name,
     classify_resource,
     device_resources,
     first_label,
@@ -200,6 +202,41 @@ def test_only_devices_of_a_node_count() -> None:
         "amd.com/cpx_nps4": "64",
     }
     assert sorted(device_resources(offered)) == ["amd.com/cpx_nps4", "nvidia.com/gpu"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "offered", "held"),
+    [
+        # 2 cores are a device here: 4 cores and 3 devices are 5 devices
+        (
+            {"aws.amazon.com/neuroncore": 4, "aws.amazon.com/neuron": 3, "nvidia.com/gpu": 1},
+            {"aws.amazon.com/neuron": "16", "aws.amazon.com/neuroncore": "32"},
+            {"aws.amazon.com/neuron": 5, "nvidia.com/gpu": 1},
+        ),
+        # Trn2 in logical cores: 4 to a device, and 6 of them are one and a half
+        (
+            {"aws.amazon.com/neuroncore": 6},
+            {"aws.amazon.com/neuron": "16", "aws.amazon.com/neuroncore": "64"},
+            {"aws.amazon.com/neuron": Decimal("1.5")},
+        ),
+        # Only cores are offered: they count themselves
+        (
+            {"aws.amazon.com/neuroncore": 4},
+            {"aws.amazon.com/neuroncore": "8"},
+            {"aws.amazon.com/neuroncore": 4},
+        ),
+        (
+            {"aws.amazon.com/neuroncore": 4},
+            {"aws.amazon.com/neuron": "0", "aws.amazon.com/neuroncore": "8"},
+            {"aws.amazon.com/neuroncore": 4},
+        ),
+        ({"nvidia.com/gpu": 2, "cpu": 8}, {}, {"nvidia.com/gpu": 2, "cpu": 8}),
+    ],
+)
+def test_what_pods_ask_for_in_units_that_count(
+    asked: dict[str, int], offered: dict[str, str], held: dict[str, Decimal]
+) -> None:
+    assert by_counted_name({name: Decimal(n) for name, n in asked.items()}, offered) == held
 
 
 @pytest.mark.parametrize(
