@@ -6,6 +6,8 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from apps.fleet.registry import COUNTED, DATA, read_registry, registry
 from apps.fleet.tests.registry_tables import TABLES, check_offered, check_table, read_table
@@ -45,6 +47,29 @@ def test_nothing_auxiliary_is_a_device() -> None:
         assert known is not None
         assert known.unit not in COUNTED
         assert not known.counted, resource
+
+
+def pieces_by_domain() -> list[tuple[str, list[str]]]:
+    """Of every resource in the tables: "nvidia.com" → "mig-", "1g.", "10gb", …"""
+    found: dict[str, list[str]] = {}
+    for name in VENDORS:
+        for resource in read_table(TABLES / f"{name}.yaml")["resources"]:
+            domain, _slash, rest = resource.partition("/")
+            found.setdefault(domain, []).extend(re.split("(?<=[-._])", rest))
+    return sorted(found.items())
+
+
+@given(
+    st.sampled_from(pieces_by_domain()).flatmap(
+        lambda item: st.lists(st.sampled_from(item[1]), min_size=1, max_size=4).map(
+            lambda pieces: f"{item[0]}/{''.join(pieces)}"
+        )
+    )
+)
+def test_no_name_is_claimed_by_two_patterns(name: str) -> None:
+    """Names made of pieces of real ones of the same domain."""
+    found = [entry.pattern for pattern, _vendor, entry in registry().patterns if pattern.fullmatch(name)]
+    assert len(found) <= 1, found
 
 
 ACME = """
