@@ -6,6 +6,7 @@ from apps.api.admission_failures import AdmissionFailuresView
 from apps.api.capacity import CapacityView
 from apps.api.charges import ChargesView
 from apps.api.clusters import ClustersView, ClusterView
+from apps.api.devices import DevicesView
 from apps.api.docs import SchemaView, docs
 from apps.api.fallback import FallbackView
 from apps.api.findings import FindingsView
@@ -37,6 +38,7 @@ urlpatterns = [
     path("v1/stack/", StackView.as_view(), name="stack"),
     path("v1/topology/", TopologyView.as_view(), name="topology"),
     path("v1/gpu-weights/", GpuWeightsView.as_view(), name="gpu-weights"),
+    path("v1/devices/", DevicesView.as_view(), name="devices"),
     path("v1/queues/", QueuesView.as_view(), name="queues"),
     path("v1/quotas/", QuotasView.as_view(), name="quotas"),
     path("v1/workloads/", WorkloadsView.as_view(), name="workloads"),

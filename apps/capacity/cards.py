@@ -103,8 +103,19 @@ class CardRow:
         return self.cluster.pk, self.node, self.group, self.position
 
     @property
+    def idles(self) -> tuple[Idle, ...]:
+        """Evidence about the card, or about those of its instances that are idle."""
+        found = (self.idle, *(instance.idle for instance in self.instances))
+        return tuple(one for one in found if one is not None)
+
+    @property
     def is_idle(self) -> bool:
-        return self.idle is not None or any(instance.idle for instance in self.instances)
+        return bool(self.idles)
+
+    @property
+    def holds_memory_idle(self) -> bool:
+        """Something is loaded on the card, or on an instance of it, and nothing runs."""
+        return any(idle.memory_held for idle in self.idles)
 
 
 def card_rows(*, now: datetime, clusters: Iterable[Cluster] | None = None, node: str = "") -> list[CardRow]:

@@ -31,7 +31,7 @@ DeviceKey = tuple[int, str, str]
 # Rows of one time range; the partitions' index on (cluster, time) bounds it.
 _QUIET = """
 SELECT cluster_id, device, instance, max(utilisation_ratio), count(utilisation_ratio), min(sampled_at),
-  min(memory_used_bytes::numeric / nullif(memory_total_bytes, 0)),
+  round(min(memory_used_bytes::numeric / nullif(memory_total_bytes, 0)), 6),
   array_agg(DISTINCT namespace || '/' || pod) FILTER (WHERE pod <> '')
 FROM observations_devicesample
 WHERE cluster_id = ANY(%(clusters)s) AND sampled_at > %(since)s AND sampled_at <= %(now)s

@@ -103,6 +103,10 @@ ROUTES: dict[str, list[Case]] = {
     "api:node": [("/api/v1/nodes/east/gpu-1/", rest(EVERYBODY)), ("/api/v1/nodes/east/none/", rest(NOTHING))],
     "api:stack": [("/api/v1/stack/", rest(EVERYBODY))],
     "api:gpu-weights": [("/api/v1/gpu-weights/", rest(EVERYBODY))],
+    "api:devices": [
+        ("/api/v1/devices/", rest(EVERYBODY)),
+        ("/api/v1/devices/?idle=yes&state=held&bucket=usable", rest(EVERYBODY)),
+    ],
     "api:queues": [("/api/v1/queues/", rest(EVERYBODY))],
     "api:quotas": [("/api/v1/quotas/", rest(EVERYBODY))],
     "api:workloads": [("/api/v1/workloads/", rest(EVERYBODY))],

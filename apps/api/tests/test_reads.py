@@ -24,6 +24,7 @@ LISTS = [
     "teams",
     "capacity",
     "nodes",
+    "devices",
     "topology",
     "gpu-weights",
     "queues",
