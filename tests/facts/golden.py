@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import functools
+import json
 import re
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import yaml
+
+from apps.fleet.models import Cluster, Reserve
+from apps.observations import models
+from apps.observations.services import Target, apply_list
+from worker.parsers.kinds import KINDS, decode_list, page_rows
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "golden"
 MIB = 2**20
@@ -32,14 +39,14 @@ class Wanted:
     codes: frozenset[str]
 
 
-@functools.lru_cache(maxsize=1)
-def fleet() -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load((DATA / "fleet.yaml").read_text("utf-8"))
+@functools.lru_cache(maxsize=2)
+def fleet(file: str = "fleet.yaml") -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((DATA / file).read_text("utf-8"))
     return found
 
 
-def nodes() -> dict[str, dict[str, Any]]:
-    return {node["name"]: node for node in fleet()["nodes"]}
+def nodes(file: str = "fleet.yaml") -> dict[str, dict[str, Any]]:
+    return {node["name"]: node for node in fleet(file)["nodes"]}
 
 
 def bytes_of(memory: str | int | None) -> int | None:
@@ -79,7 +86,7 @@ def _wanted(group: dict[str, Any]) -> Wanted:
 
 def node_object(node: dict[str, Any], *, before: bool = False) -> dict[str, Any]:
     """`before`: as it was while it last offered something."""
-    capacity = dict(node["capacity"])
+    capacity = dict(node.get("capacity", {}))
     allocatable = dict(node.get("allocatable", capacity))
     if before:
         capacity = allocatable = dict(node["before"])
@@ -126,3 +133,236 @@ def pod_objects(node: dict[str, Any]) -> list[dict[str, Any]]:
         }
         for name, (phase, requests) in node.get("pods", {}).items()
     ]
+
+
+# ------------------------------------------------------------------------------------------ DRA's objects
+
+DRIVER = "gpu.nvidia.com"
+
+
+def _meta(name: str, namespace: str = "") -> dict[str, Any]:
+    return {
+        "name": name,
+        "uid": f"uid-{name}",
+        "resourceVersion": "1",
+        "creationTimestamp": "2026-11-01T00:00:00Z",
+        **({"namespace": namespace} if namespace else {}),
+    }
+
+
+def class_objects() -> list[dict[str, Any]]:
+    return [
+        {
+            "metadata": _meta(found["name"]),
+            "spec": {
+                "selectors": [{"cel": {"expression": found["cel"]}}],
+                **({"extendedResourceName": found["extended"]} if "extended" in found else {}),
+            },
+        }
+        for found in fleet("dra.yaml")["classes"]
+    ]
+
+
+def slice_objects(node: dict[str, Any]) -> list[dict[str, Any]]:
+    return [_slice(node["name"], place, said) for place, said in enumerate(node.get("slices", ()))]
+
+
+def _slice(node: str, place: int, said: dict[str, Any]) -> dict[str, Any]:
+    driver = said.get("driver", DRIVER)
+    devices = [*_whole(node, said), *said.get("devices", ()), *_placed(node, said)]
+    spec: dict[str, Any] = {
+        "driver": driver,
+        "nodeName": node,
+        "pool": {
+            "name": node,
+            "generation": said.get("generation", 1),
+            "resourceSliceCount": said.get("of", 1),
+        },
+    }
+    if devices:
+        taints = said.get("taints", {})
+        spec["devices"] = [_device(found, taints.get(found["name"], ())) for found in devices]
+    if "counters" in said:
+        spec["sharedCounters"] = [
+            {"name": name, "counters": _amounts(counters)} for name, counters in said["counters"].items()
+        ]
+    return {"metadata": _meta(f"{node}-{driver}-{place}"), "spec": spec}
+
+
+def _whole(node: str, said: dict[str, Any]) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": f"gpu-{number}",
+            "type": "gpu",
+            "uuid": f"GPU-{node}-{number}",
+            "model": said["model"],
+            "memory": said["memory"],
+        }
+        for number in range(said.get("cards", 0))
+    ]
+
+
+def _placed(node: str, said: dict[str, Any]) -> list[dict[str, Any]]:
+    """A card and every placement of its profiles, each with the counters that it takes."""
+    found = []
+    for card, profiles in said.get("placements", {}).items():
+        size = int(said["memory"].removesuffix("Mi"))
+        every = max(part for placed in profiles.values() for parts in placed for part in parts) + 1
+        uuid = f"GPU-{node}-{card}"
+        places = [("", 0, list(range(every)))] + [
+            (profile, place, parts)
+            for profile, placed in profiles.items()
+            for place, parts in enumerate(placed)
+        ]
+        for profile, place, parts in places:
+            memory = f"{size * len(parts) // every}Mi"
+            counters = {"memory": memory, **{f"s{part}": 1 for part in parts}}
+            named = {"parent": uuid, "profile": profile} if profile else {"uuid": uuid}
+            found.append(
+                {
+                    "name": f"{card}-mig-{profile}-{place}" if profile else card,
+                    "type": "mig" if profile else "gpu",
+                    "model": said["model"],
+                    "memory": memory,
+                    "consumes": {f"{card}-counter-set": counters},
+                    **named,
+                }
+            )
+    return found
+
+
+_ATTRIBUTES = {
+    "type": "type",
+    "uuid": "uuid",
+    "parent": "parentUUID",
+    "profile": "profile",
+    "model": "productName",
+}
+
+
+def _device(said: dict[str, Any], taints: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "name": said["name"],
+        "attributes": {key: {"string": said[name]} for name, key in _ATTRIBUTES.items() if name in said},
+        "taints": [{"key": key, "value": value, "effect": effect} for key, value, effect in taints],
+    }
+    if "memory" in said:
+        found["capacity"] = _amounts({"memory": said["memory"]})
+    if said.get("multiple"):
+        found["allowMultipleAllocations"] = True
+    if "consumes" in said:
+        found["consumesCounters"] = [
+            {"counterSet": name, "counters": _amounts(counters)}
+            for name, counters in said["consumes"].items()
+        ]
+    return found
+
+
+def _amounts(said: dict[str, Any]) -> dict[str, Any]:
+    return {name: {"value": str(amount)} for name, amount in said.items()}
+
+
+def claim_objects(node: dict[str, Any]) -> list[dict[str, Any]]:
+    return [_claim(node["name"], said) for said in node.get("claims", ())]
+
+
+def _claim(node: str, said: dict[str, Any]) -> dict[str, Any]:
+    more: dict[str, Any] = {"adminAccess": True} if said.get("admin") else {}
+    if "consumed" in said:
+        more |= {"shareID": said["share"], "consumedCapacity": said["consumed"]}
+    results = [
+        {"request": "gpu", "driver": DRIVER, "pool": node, "device": device, **more}
+        for device in said["devices"]
+    ]
+    return {
+        "metadata": _meta(f"{node}-{said['name']}", "golden"),
+        "spec": {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": DRIVER}}]}},
+        "status": {
+            "allocation": {"devices": {"results": results}},
+            "reservedFor": [
+                {"resource": "pods", "name": pod, "uid": f"uid-{node}-{pod}"} for pod in said["pods"]
+            ],
+        },
+    }
+
+
+def parsed(kind_name: str, items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Objects as the parsers store them: columns by name."""
+    kind = KINDS[kind_name]
+    page = decode_list(kind, kind.versions[0], json.dumps({"metadata": {}, "items": items}).encode())
+    rows, bad = page_rows(kind, page)
+    assert not bad, bad[:1]
+    return [
+        {
+            name: json.loads(value) if name in ("spec", "status", "labels") else value
+            for name, value in zip(kind.columns, row, strict=True)
+        }
+        for row in rows
+    ]
+
+
+# ------------------------------------------------------------------------------------------ the collected cluster
+
+AT = datetime(2026, 12, 2, 3, 5, tzinfo=UTC)
+EARLIER = AT - timedelta(minutes=3)
+
+
+def _written(cluster: Cluster, kind_name: str, items: list[dict[str, Any]], at: datetime) -> None:
+    """A list as the API server answers it, through the parsers into the tables."""
+    kind = KINDS[kind_name]
+    page = decode_list(kind, kind.versions[0], json.dumps({"metadata": {}, "items": items}).encode())
+    rows, bad = page_rows(kind, page)
+    assert not bad, bad[:1]
+    target = Target(getattr(models, kind.model), kind.name, kind.columns)
+    _count, rejected = apply_list(cluster_id=cluster.pk, target=target, rows=rows, now=at)
+    assert not rejected
+
+
+def collected_fleet() -> Cluster:
+    """The golden fleet as a cluster that was read at AT; what a node offered `before` was read three minutes earlier."""
+    cluster = Cluster.objects.create(slug="golden", name="Golden", kubeconfig_path="/nowhere")
+    found = nodes().values()
+    _written(cluster, "Node", [node_object(node, before="before" in node) for node in found], EARLIER)
+    _written(cluster, "Node", [node_object(node) for node in found], AT)
+    _written(cluster, "Pod", [pod for node in found for pod in pod_objects(node)], AT)
+    for source in (models.Source.NODES, models.Source.PODS, models.Source.KUEUE, models.Source.VOLCANO):
+        there = source in (models.Source.NODES, models.Source.PODS)
+        models.SourceState.objects.create(
+            cluster=cluster,
+            source=source,
+            presence=models.Presence.INSTALLED if there else models.Presence.ABSENT,
+            last_run_at=AT,
+            last_ok_at=AT,
+            last_outcome=models.Outcome.OK,
+        )
+    for node in found:
+        _sampled(cluster, node)
+        _reserved(cluster, node)
+    return cluster
+
+
+def _sampled(cluster: Cluster, node: dict[str, Any]) -> None:
+    """One fresh sample of every card that telemetry sees; the models take turns."""
+    seen = node.get("telemetry", {"cards": 0})
+    for number in range(seen["cards"]):
+        models.DeviceSample.objects.create(
+            cluster=cluster,
+            sampled_at=AT - timedelta(seconds=20),
+            device=f"GPU-{node['name']}-{number}",
+            node_name=node["name"],
+            model=seen["models"][number % len(seen["models"])],
+            vendor="nvidia",
+        )
+
+
+def _reserved(cluster: Cluster, node: dict[str, Any]) -> None:
+    if "reserve" in node:
+        (group,) = node["expect"]
+        Reserve.objects.create(
+            cluster=cluster,
+            model=group["model"],
+            sharing_mode=group["mode"],
+            devices=node["reserve"],
+            reason="spares",
+            valid_from=EARLIER,
+        )

@@ -1,7 +1,11 @@
-"""The golden fleet: one node per row of the formula table and one per trap, against numbers worked out by hand."""
+"""The golden fleet: one node per row of the formula table and one per trap, against numbers worked out by hand.
+
+First by the facts of each node alone, then as a collected cluster through the capacity selectors.
+"""
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
@@ -10,11 +14,27 @@ from typing import Any
 import pytest
 
 from apps.capacity.health import NodeHealth, node_verdict
+from apps.capacity.labels import code_text
+from apps.capacity.rows import CapacityReport, NodeRow
+from apps.capacity.selectors import capacity_and_nodes
 from apps.capacity.waterfall import Fall, fall
-from apps.core.gpu import mig_weight
+from apps.core.gpu import mig_weight, rounded
+from apps.fleet.dra import ClaimObject, ClassObject, DeviceKey, DraView, count_slices
 from apps.fleet.inventory import Group, node_inventory, shape
 
-from .golden import Wanted, fleet, node_object, nodes, wanted
+from .golden import (
+    AT,
+    Wanted,
+    claim_objects,
+    class_objects,
+    collected_fleet,
+    fleet,
+    node_object,
+    nodes,
+    parsed,
+    slice_objects,
+    wanted,
+)
 
 NODES = nodes()
 
@@ -108,7 +128,7 @@ def test_weights_by_hand() -> None:
         assert (weight.per_card, weight.profile, weight.known) == (most, name, True), (product, profile)
 
 
-def test_pools_and_totals_by_hand() -> None:
+def test_pools_and_totals_by_the_facts() -> None:
     cards: dict[str, list[Any]] = {}
     for node in NODES.values():
         for item in laid(node)[0]:
@@ -118,17 +138,145 @@ def test_pools_and_totals_by_hand() -> None:
             pool[1] += item.allocatable - kept
             pool[2] += sum(u.unit.equivalents * Fraction(u.physical) for u in item.units)
             pool[3] += sum(u.unit.equivalents * Fraction(u.allocatable) for u in item.units) - kept
-    rounded = {key: [*pool[:2], thousandths(pool[2]), thousandths(pool[3])] for key, pool in cards.items()}
+    found = {key: [*pool[:2], rounded(pool[2]), rounded(pool[3])] for key, pool in cards.items()}
     expected = {
         key: [*pool[:2], Decimal(pool[2]), Decimal(pool[3])] for key, pool in fleet()["pools"].items()
     }
-    assert rounded == expected
+    assert found == expected
     totals = fleet()["totals"]
     assert sum(pool[0] for pool in cards.values()) == totals["cards"]
     assert sum(pool[1] for pool in cards.values()) == totals["usable"]
-    assert thousandths(sum(pool[3] for pool in cards.values())) == Decimal(totals["equivalents"])
+    assert rounded(sum((pool[3] for pool in cards.values()), Fraction(0))) == Decimal(totals["equivalents"])
 
 
-def thousandths(value: Fraction | int) -> Decimal:
-    found = Fraction(value)
-    return (Decimal(found.numerator) / Decimal(found.denominator)).quantize(Decimal("0.001"))
+# ------------------------------------------------------------------------------------------ nodes with DRA drivers
+
+DRA = nodes("dra.yaml")
+
+
+@functools.lru_cache(maxsize=1)
+def counted() -> DraView:
+    """All slices and claims of the golden fleet, through the parsers."""
+    found = DRA.values()
+    slices = parsed("ResourceSlice", [item for node in found for item in slice_objects(node)])
+    claims = parsed("ResourceClaim", [item for node in found for item in claim_objects(node)])
+    classes = parsed("DeviceClass", class_objects())
+    return count_slices(
+        slices=[row["spec"] for row in slices],
+        taint_rules=[],
+        classes=[ClassObject(row["name"], row["created_at"], row["spec"]) for row in classes],
+        claims=[ClaimObject(row["namespace"], row["name"], row["spec"], row["status"]) for row in claims],
+        nodes={name: node_object(node)["metadata"]["labels"] for name, node in DRA.items()},
+    )
+
+
+@pytest.mark.parametrize("name", DRA)
+def test_devices_of_drivers_by_hand(name: str) -> None:
+    node = DRA[name]
+    found = counted().by_node[name]
+    ready = NodeHealth({}, (), {"Ready": {"status": "True"}})
+    assert [got(fall(group, node_verdict(ready))) for group in found.groups] == wanted(node), node["trap"]
+    expected = {name: Decimal(str(amounts[0])) for name, amounts in node.get("held", {}).items()}
+    assert found.held == expected
+
+
+def test_claims_that_hold_in_other_ways() -> None:
+    view = counted()
+    assert [claim.name for claim in view.admin] == ["dra-whole-watcher"]
+    assert [claim.name for claim in view.held_without_pod] == ["dra-whole-left-over"]
+    assert view.orphans == []
+    assert [key.pool for key in view.incomplete] == ["dra-incomplete"]
+    assert [holder.name for holder in view.holders[DeviceKey("gpu.nvidia.com", "dra-whole", "gpu-0")]] == [
+        "a",
+        "b",
+    ]
+
+
+# ------------------------------------------------------------------------------------------ as a collected cluster
+
+
+@pytest.fixture
+def collected(db: None) -> tuple[CapacityReport, list[NodeRow]]:
+    collected_fleet()
+    return capacity_and_nodes(now=AT)
+
+
+Shown = tuple[str, str, int, dict[str, int], int, dict[str, Any], tuple[int, int], bool]
+
+
+def shown(row: NodeRow) -> Shown:
+    units = {
+        unit.resource: (unit.physical, unit.allocatable, unit.equivalents, unit.memory_bytes)
+        for unit in row.units
+    }
+    buckets = dict(row.buckets)
+    return (
+        row.model, row.sharing_mode, row.physical_devices, buckets, row.allocatable_devices, units,
+        row.stranded_slices, row.estimated,
+    )  # fmt: skip
+
+
+def expected_row(group: Wanted) -> Shown:
+    units = {
+        name: (physical, usable, rounded(weight), memory)
+        for name, (physical, usable, weight, memory) in group.units.items()
+    }
+    return (
+        group.model, group.mode, group.cards, group.out, group.usable, units, group.stranded, group.estimated,
+    )  # fmt: skip
+
+
+def test_every_node_as_it_is_shown(collected: tuple[CapacityReport, list[NodeRow]]) -> None:
+    _report, rows = collected
+    by_node: dict[str, list[NodeRow]] = {}
+    for row in rows:
+        by_node.setdefault(row.node, []).append(row)
+    found = {name: [shown(row) for row in by_node.get(name, ())] for name in NODES}
+    expected = {name: [expected_row(group) for group in wanted(node)] for name, node in NODES.items()}
+    assert {name: rows for name, rows in found.items() if rows != expected[name]} == {}, (
+        "differ from the hand"
+    )
+    assert by_node.keys() == {name for name, node in NODES.items() if node["expect"]}
+    for name, node in NODES.items():
+        for group, row in zip(wanted(node), by_node.get(name, ()), strict=True):
+            assert {code_text(code) for code in group.codes} <= set(row.notes), name
+
+
+def test_what_pods_hold_by_hand(collected: tuple[CapacityReport, list[NodeRow]]) -> None:
+    _report, rows = collected
+    for row in rows:
+        held = NODES[row.node].get("held", {})
+        for unit in row.units:
+            expected = held.get(unit.resource, [0, unit.allocatable])
+            assert [unit.held_bound, unit.free] == expected, row.node
+        assert row.over_held == NODES[row.node].get("over_held", 0), row.node
+
+
+def test_nodes_without_cards_are_noted(collected: tuple[CapacityReport, list[NodeRow]]) -> None:
+    report, _rows = collected
+    noted = {(note.code, name) for note in report.notes for name in note.objects}
+    for name, node in NODES.items():
+        for code in node.get("codes", ()):
+            assert (code, name) in noted
+
+
+def test_every_pool_and_the_totals_by_hand(collected: tuple[CapacityReport, list[NodeRow]]) -> None:
+    report, _rows = collected
+    found = {
+        f"{pool.model}|{pool.sharing_mode}": [
+            pool.physical_devices,
+            pool.allocatable_devices,
+            pool.amounts["equivalents"].physical,
+            pool.amounts["equivalents"].allocatable,
+        ]
+        for pool in report.pools
+    }
+    assert found == {
+        key: [*pool[:2], Decimal(pool[2]), Decimal(pool[3])] for key, pool in fleet()["pools"].items()
+    }
+    totals = fleet()["totals"]
+    assert report.totals.physical_devices == totals["cards"]
+    assert report.totals.allocatable_devices == totals["usable"]
+    assert dict(report.totals.buckets) == totals["out"]
+    assert report.totals.allocatable == Decimal(totals["equivalents"])
+    assert sum(totals["out"].values()) + totals["usable"] == totals["cards"]
