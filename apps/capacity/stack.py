@@ -24,7 +24,6 @@ COMPONENTS = ("driver", "cuda", "kernel", "os", "runtime", "kubelet", "architect
 OPERATOR = "operator/"
 OF_NODE_INFO = ("kernel", "os", "runtime", "kubelet", "architecture")
 _NUMBERED = frozenset({"driver", "cuda"})
-_CUDA_LABELS = ("nvidia.com/cuda.runtime-version.full",)
 # Older discovery writes a version in parts only: (component, its labels in order).
 _IN_PARTS = (
     (
@@ -125,8 +124,10 @@ def version_key(component: str, text: str) -> str:
 def from_node(labels: Mapping[str, str], info: Mapping[str, str]) -> dict[str, tuple[Said, ...]]:
     """What a node's labels and nodeInfo say."""
     found: dict[str, tuple[Said, ...]] = {}
-    drivers = tuple(name for vendor in registry().vendors.values() for name in vendor.labels.driver)
-    labelled = {"driver": first_label(labels, drivers), "cuda": first_label(labels, _CUDA_LABELS)}
+    vendors = registry().vendors.values()
+    drivers = tuple(name for vendor in vendors for name in vendor.labels.driver)
+    runtimes = tuple(name for vendor in vendors for name in vendor.labels.runtime)
+    labelled = {"driver": first_label(labels, drivers), "cuda": first_label(labels, runtimes)}
     for component, names in _IN_PARTS:
         parts = [labels.get(name, "") for name in names]
         if not labelled[component] and all(parts):

@@ -64,8 +64,8 @@ class ResourceEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class Labels(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Node labels by meaning; of several names the first that the node carries counts. `model_in_key`: beginnings
-    of labels that hold the model in the key and how many cards have it in the value. `clique`: nodes with the same
-    value share a fabric (NVLink); `seen_at`: seconds since 1970 when the labels were last written."""
+    of labels that hold the model in the key and how many cards have it in the value. `driver`: its version;
+    `runtime`: the newest CUDA or the like that it supports."""
 
     model: Names = ()
     model_in_key: Names = ()
@@ -79,8 +79,6 @@ class Labels(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     present: Names = ()
     driver: Names = ()
     runtime: Names = ()
-    clique: Names = ()
-    seen_at: Names = ()
 
 
 class Metric(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -114,7 +112,6 @@ class Identity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     model: Names = ()
     node: Names = ()
     driver: Names = ()
-    pci: Names = ()
 
     def instance_of(self, labels: Mapping[str, str]) -> str:
         """The partition that a series is about, "" for a whole device."""
@@ -125,13 +122,12 @@ class Identity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Labels of a series that say who uses the device. `share`: labels that exist on copies per sharing pod.
-    `exporter_jobs`, `exporter_pods`: parts of the exporter's own job and pod names, never a user's."""
+    `exporter_pods`: parts of the names of the exporter's own pods, which use no device."""
 
     namespace: Names = ()
     pod: Names = ()
     uid: Names = ()
     share: Names = ()
-    exporter_jobs: Names = ()
     exporter_pods: Names = ()
 
 
@@ -146,7 +142,6 @@ class Attributes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pci: Names = ()
     pcie: Names = ()
     numa: Names = ()
-    version: Names = ()
     memory: Names = ()
 
 
