@@ -1,6 +1,6 @@
-"""How a node was bought, by its labels. Pure; the table is `data/nodes.yaml`.
+"""What node labels say beside health: how a node was bought, whether it has RDMA. Pure; the table is `data/nodes.yaml`.
 
-Output: "spot" (may be taken away at short notice), "on-demand", "reserved", or "" where no label says so."""
+`capacity_type`: "spot" (may be taken away at short notice), "on-demand", "reserved", or "" where no label says so."""
 
 from __future__ import annotations
 
@@ -24,7 +24,14 @@ class CapacityRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class NodeTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`job_labels` and what follows: which pods are one job (notes_work.py)."""
+
     capacity_types: tuple[CapacityRule, ...]
+    rdma_labels: dict[str, str]
+    numa_labels: dict[str, str]
+    job_labels: tuple[str, ...]
+    replica_owners: tuple[str, ...]
+    rdma_from_accelerators: int
 
 
 @lru_cache(maxsize=1)
@@ -38,3 +45,15 @@ def capacity_type(labels: Mapping[str, str]) -> CapacityType:
         if found := rule.values.get(labels.get(rule.label, "")):
             return found
     return ""
+
+
+def has_rdma_label(labels: Mapping[str, str]) -> bool:
+    return _says(node_table().rdma_labels, labels)
+
+
+def has_numa_label(labels: Mapping[str, str]) -> bool:
+    return _says(node_table().numa_labels, labels)
+
+
+def _says(wanted: Mapping[str, str], labels: Mapping[str, str]) -> bool:
+    return any(labels.get(label) == value for label, value in wanted.items())

@@ -10,7 +10,7 @@ a cluster in which neither is installed reserves nothing, which is zero.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
 from typing import Literal
@@ -157,6 +157,12 @@ RefKind = Literal[
 ]
 
 
+_OF_TEAMS = frozenset(("ClusterQueue", "Cohort", "VolcanoQueue", "group", "ResourceClaim"))
+_ABOUT_TEAMS = frozenset(
+    ("cohort_cycle", "no_rdma", "spans_capacity_types", "claim_orphan", "claim_without_pod")
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Ref:
     """An object that a note is about, enough to link to it. `name`: of a pool "model|sharing mode"; `namespace` of
@@ -184,6 +190,13 @@ class Note:
     def nodes(self) -> tuple[str, ...]:
         """The nodes to list under the sentence."""
         return tuple(ref.name for ref in self.refs if ref.kind == "node")
+
+    def for_everybody(self) -> Note | None:
+        """The note without the queues and jobs that cause it, for readers who may not see every team's; None when
+        its very sentence names them."""
+        if self.code in _ABOUT_TEAMS or (self.code == "mixed_units" and self.objects[0] in _OF_TEAMS):
+            return None
+        return replace(self, refs=tuple(ref for ref in self.refs if ref.kind not in _OF_TEAMS))
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,8 @@ from typing import Any
 from apps.capacity.capacity_types import capacity_type
 from apps.capacity.facts import Fleet, load_fleet
 from apps.capacity.nodes import node_row
+from apps.capacity.notes_work import work_notes
+from apps.capacity.rows import Note
 from apps.capacity.topology import (
     CLIQUE,
     HOSTNAME,
@@ -67,6 +69,11 @@ def topology_report(
     return topology_of(load_fleet(now=now, clusters=clusters), pod=pod)
 
 
+def topology_notes(*, now: datetime, clusters: Iterable[Cluster] | None = None) -> list[Note]:
+    """Only the jobs that do not lie as they should."""
+    return list(work_notes(load_fleet(now=now, clusters=clusters)))
+
+
 def topology_of(fleet: Fleet, *, pod: int = 1) -> TopologyReport:
     """The same from a fleet that is already read."""
     pools = _pools(fleet)
@@ -85,6 +92,7 @@ def topology_of(fleet: Fleet, *, pod: int = 1) -> TopologyReport:
         ),
         missing=fleet.missing,
         as_of=fleet.as_of,
+        notes=tuple(work_notes(fleet)),
     )
 
 

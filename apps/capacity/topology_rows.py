@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 
+from apps.capacity.rows import Note
 from apps.capacity.topology import Layout
 from apps.core.gpu import rounded
 from apps.fleet.models import Cluster
@@ -87,7 +88,8 @@ class DomainRow:
 @dataclass(frozen=True, slots=True)
 class TopologyReport:
     """`layouts`: (cluster, layout) of everything that groups nodes; `without`: clusters with whole cards in which
-    neither a Topology nor a HyperNode says what a rack is; `missing`: clusters whose nodes were never read."""
+    neither a Topology nor a HyperNode says what a rack is; `missing`: clusters whose nodes were never read; `notes`:
+    jobs that do not lie as they should."""
 
     fits: tuple[FitRow, ...]
     domains: tuple[DomainRow, ...]
@@ -95,3 +97,4 @@ class TopologyReport:
     without: tuple[Cluster, ...]
     missing: tuple[Cluster, ...]
     as_of: AsOf
+    notes: tuple[Note, ...] = ()

@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 Severity = Literal["bad", "warn", "note"]
-Target = Literal["sources", "node", "capacity", "queues", "queue", "admissions", "team", ""]
+Target = Literal["sources", "node", "capacity", "topology", "queues", "queue", "admissions", "team", ""]
 
 NAMES_SHOWN = 3
 
@@ -19,7 +19,7 @@ NAMES_SHOWN = 3
 @dataclass(frozen=True, slots=True)
 class Finding:
     """`text` is a sentence in the active language. `target` and `args` say where its link leads:
-    "sources" {cluster, source}, "node" {cluster, name}, "capacity" {cluster, model, sharing_mode},
+    "sources" {cluster, source}, "node" {cluster, name}, "capacity" {cluster, model, sharing_mode}, "topology" {cluster},
     "queue" {cluster, kind, name}, "admissions" {cluster, team, queue, cause, …}, "team" {slug}.
     `key` is stable for the same finding over time; `count` how many objects it sums up."""
 

@@ -12,6 +12,7 @@ from django.utils.translation import ngettext
 
 from apps.capacity.rows import NodeRow, Note
 from apps.capacity.selectors import capacity_and_nodes
+from apps.capacity.topology_report import topology_notes
 from apps.findings.rows import Finding, Severity, some_names
 from apps.fleet.models import Cluster
 
@@ -33,13 +34,25 @@ _NOTES: dict[str, Severity] = {
     "present_without_devices": "warn",
     "two_flavors": "warn",
     "labels_differ": "warn",
+    "mixed_models": "warn",
+    "mixed_units": "warn",
+    "cohort_cycle": "bad",
+    "unused_flavor": "warn",
+    "unregistered": "warn",
+    "dual_advertised": "warn",
+    "dra_incomplete": "warn",
+    "claim_without_pod": "warn",
+    "claim_orphan": "warn",
+    "spans_capacity_types": "warn",
 }
+# Notes of the topology page; everything else is about capacity.
+_OF_TOPOLOGY = frozenset(("no_rdma", "spans_capacity_types"))
 
 
 def supply_findings(*, now: datetime, clusters: Collection[Cluster]) -> Iterator[Finding]:
     report, rows = capacity_and_nodes(now=now, clusters=clusters)
     yield from bucket_findings(rows)
-    for note in report.notes:
+    for note in (*report.notes, *topology_notes(now=now, clusters=clusters)):
         yield note_finding(note)
 
 
@@ -78,7 +91,7 @@ def note_finding(note: Note) -> Finding:
         key="/".join(("capacity", note.code, note.cluster.slug, *note.objects[:1])),
         severity=_NOTES.get(note.code, "note"),
         text=_("%(cluster)s: %(text)s") % {"cluster": note.cluster.name, "text": note.text},
-        target="capacity",
+        target="topology" if note.code in _OF_TOPOLOGY else "capacity",
         args={"cluster": note.cluster.slug},
         cluster_id=note.cluster.pk,
         count=max(1, len(note.objects)),

@@ -16,7 +16,7 @@ from django.utils import translation
 
 from apps.accounts.models import Team
 from apps.capacity.filters import NodeForm
-from apps.capacity.rows import CapacityReport, NodeRow, PoolRow
+from apps.capacity.rows import CapacityReport, NodeRow, PoolRow, Ref
 from apps.capacity.selectors import capacity_and_nodes, capacity_report, node_detail, node_rows
 from apps.fleet.models import Cluster, Reserve, TeamBinding
 from apps.observations.models import (
@@ -153,10 +153,13 @@ def test_what_needs_a_look(cluster: Cluster) -> None:
         found = {note.code: note for note in capacity_report(now=AT).notes if note.code != "over_committed"}
         over = [note.text for note in capacity_report(now=AT).notes if note.code == "over_committed"]
     assert over == [
-        "H100 80GB (whole cards): 68 promised, 43 usable.",
-        "A100 80GB (whole cards): 56 promised, 16 usable.",
+        "H100 80GB (whole cards): 68 promised, 43 usable, ratio 1.581.",
+        "A100 80GB (whole cards): 56 promised, 16 usable, ratio 3.5.",
     ]
     assert found["unused_flavor"].objects == ("h200", GPU)
+    assert found["unused_flavor"].refs == (Ref("flavor", "h200"), Ref("ClusterQueue", "broken-cq"))
+    # One queue quotes two MIG profiles, each under its own name: nothing is mixed anywhere.
+    assert {"mixed_units", "cohort_cycle", "unregistered", "shared_flavor"}.isdisjoint(found)
     assert found["two_flavors"].objects == ("h100-01", "h100-02", "h100-03", "h100-06", "h100-08")
     assert found["two_flavors"].text == "5 nodes are counted by several flavors at once: h100, h100-tas."
     assert set(found["no_flavor"].objects) == {

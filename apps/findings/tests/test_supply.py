@@ -71,4 +71,8 @@ def test_notes_of_capacity_become_findings() -> None:
     found = note_finding(Note("over_committed", east, "H100: 128 promised, 120 usable", ("H100",)))
     assert (found.severity, found.text) == ("warn", "East: H100: 128 promised, 120 usable")
     assert found.key == "capacity/over_committed/east/H100"
-    assert note_finding(Note("unused_flavor", east, "x", ())).severity == "note"
+    assert note_finding(Note("shared_flavor", east, "x", ())).severity == "note"
+    cycle = note_finding(Note("cohort_cycle", east, "a → b → a", ("a", "b")))
+    assert (cycle.severity, cycle.target) == ("bad", "capacity")
+    jobs = note_finding(Note("spans_capacity_types", east, "x", ("ml/a", "ml/b")))
+    assert (jobs.severity, jobs.target, jobs.args, jobs.count) == ("warn", "topology", {"cluster": "east"}, 2)
