@@ -15,7 +15,7 @@ class WeightTable(PortalTable):
     file_name = "gpu-weights"
 
     vendor = TextColumn(accessor="vendor_name", verbose_name=_("Vendor"))
-    model = TextColumn(verbose_name=_("Model"))
+    model = TextColumn(verbose_name=_("Model"), default=_("any"))
     profile = TextColumn(verbose_name=_("Profile"), classes="mono")
     per_card = NumberColumn(verbose_name=_("Most on one card"))
     compute_slices = NumberColumn(verbose_name=_("Compute slices"))
@@ -25,9 +25,6 @@ class WeightTable(PortalTable):
 
     def value_vendor(self, record: WeightRow) -> str:
         return record.vendor
-
-    def render_model(self, value: str) -> str:
-        return value or str(_("any"))
 
     class Meta(PortalTable.Meta):
         sequence = ("vendor", "model", "profile", "...")

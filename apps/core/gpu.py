@@ -254,10 +254,12 @@ def split_product(label: str) -> Product:
 
 @lru_cache(maxsize=1024)
 def short_model(model: str) -> str:
-    """ "NVIDIA-H100-80GB-HBM3" → "H100 80GB"; "AMD_Instinct_MI300X_OAM" → "MI300X"; "" stays ""."""
+    """ "NVIDIA-H100-80GB-HBM3" → "H100 80GB"; "AMD_Instinct_MI300X_OAM" → "MI300X"; GKE's "nvidia-tesla-a100" →
+    "A100"; "" stays ""."""
     words = [word for word in re.split(r"[-_\s]+", model) if word]
     kept = [word for word in words if not _NOISE.fullmatch(word)]
-    return " ".join(kept or words)
+    short = " ".join(kept or words)
+    return short.upper() if kept and model.startswith("nvidia-") and model.islower() else short
 
 
 def model_label(model: str) -> str:
