@@ -8,18 +8,34 @@ Clusters whose nodes were never read are `missing` and in no number. Where the p
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 
-from apps.capacity.laying import NodeState, PoolKey, Shapes, Surroundings, lay_cluster, usable_groups
+from apps.capacity.laying import (
+    NodeState,
+    PoolKey,
+    Shapes,
+    Surroundings,
+    asks_telemetry,
+    lay_cluster,
+    usable_groups,
+)
 from apps.capacity.pooling import PoolSum, sums_of
-from apps.capacity.reading import last_offered, read_flavors, read_nodes, rules_in_force, used_on_nodes
+from apps.capacity.reading import (
+    NodeFacts,
+    last_offered,
+    read_devices,
+    read_flavors,
+    read_nodes,
+    rules_in_force,
+    used_on_nodes,
+)
 from apps.capacity.reserves import Rule, lay
 from apps.fleet.inventory import Group
 from apps.fleet.models import Cluster
 from apps.fleet.selectors import enabled_clusters
 from apps.observations.models import Source
-from apps.observations.selectors import AsOf, SourceStatus, as_of
+from apps.observations.selectors import AsOf, SourceStatus, as_of, seen_cards
 
 __all__ = ["Fleet", "NodeState", "PoolKey", "load_fleet", "load_node", "pool_key"]
 _OF_WORK = (Source.PODS, Source.KUEUE, Source.VOLCANO)
@@ -99,9 +115,20 @@ def lay_nodes(
     ids = [cluster.pk for cluster in clusters]
     rows = read_nodes(cluster_ids=ids, uids=uids)
     names = None if uids is None else [row.name for row in rows]
+    by_cluster: dict[int, list[NodeFacts]] = {pk: [] for pk in ids}
+    for row in rows:
+        by_cluster[row.cluster_id].append(row)
     flavors, rules = read_flavors(cluster_ids=ids), rules_in_force(now=now, cluster_ids=ids)
     used, last = used_on_nodes(cluster_ids=ids, names=names), last_offered(rows, now)
+    labels = {pk: {row.name: row.labels for row in own} for pk, own in by_cluster.items()}
+    devices = read_devices(cluster_ids=ids, nodes=labels, now=now)
     shapes = Shapes()
+    asking = [
+        row.name
+        for row in rows
+        if asks_telemetry(row, last=last.get((row.cluster_id, row.uid)), shapes=shapes)
+    ]
+    seen = seen_cards(now=now, clusters=clusters, nodes=asking) if asking else {}
     nodes: list[NodeState] = []
     for cluster in clusters:
         around = Surroundings(
@@ -109,9 +136,12 @@ def lay_nodes(
             flavors=flavors.get(cluster.pk, ()),
             rules=rules.get(cluster.pk, ()),
             pods_read=cluster.pk not in unread,
+            devices=devices[cluster.pk].by_node if cluster.pk in devices else {},
+            seen={name: found for (pk, name), found in seen.items() if pk == cluster.pk},
         )
-        own = [row for row in rows if row.cluster_id == cluster.pk]
-        nodes.extend(lay_cluster(own, around, used=used, last=last, now=now, shapes=shapes))
+        nodes.extend(
+            lay_cluster(by_cluster[cluster.pk], around, used=used, last=last, now=now, shapes=shapes)
+        )
     return nodes
 
 
@@ -120,16 +150,13 @@ def cards_taken(
 ) -> tuple[int, int]:
     """How many usable cards a reserve selects now, and how many it would take beside the other reserves in force
     (`without`: one that it takes the place of)."""
-    nodes = load_fleet(now=now, clusters=[cluster]).nodes
     found = rules_in_force(now=now, cluster_ids=[cluster.pk]).get(cluster.pk, ())
     others = [other for other in found if other.pk not in (rule.pk, without)]
     rules = sorted([*others, rule], key=lambda item: (item.pk == 0, item.pk))
-    chosen = [
-        replace(
-            node, rules=frozenset(item.pk for item in rules if item.selects_node(node.health.labels)), kept={}
-        )
-        for node in nodes
+    groups = [
+        group
+        for node in load_fleet(now=now, clusters=[cluster]).nodes
+        for group in usable_groups(node.uid, node.health.labels, node.before_reserves, rules)
     ]
-    groups = usable_groups(chosen, rules)
     _taken, by_rule = lay(rules, groups)
     return sum(group.cards for group in groups if rule.pk in group.rules), by_rule[rule.pk]

@@ -24,11 +24,14 @@ from apps.capacity.health import (
 from apps.capacity.reading import PODS, Flavor, LastOffered, NodeFacts, NodeKey
 from apps.capacity.reserves import Place, Rule, Taken, Usable, lay
 from apps.capacity.waterfall import Fall, Share, fall, keep_back, shares
+from apps.core.gpu import SharingMode
 from apps.core.quantity import parse_quantity
+from apps.fleet.dra import NodeDevices
 from apps.fleet.inventory import Group, node_inventory, shape
 from apps.fleet.models import Cluster
 from apps.fleet.registry import by_counted_name
 from apps.fleet.unregistered import is_rdma, looks_like_accelerator
+from apps.observations.selectors import SeenCards
 from apps.quotas.flavors import carries
 
 ZERO = Decimal(0)
@@ -40,10 +43,12 @@ _ROOM = ("cpu", "memory", PODS)
 @dataclass(frozen=True, slots=True)
 class NodeState:
     """One node. `before_reserves` and `falls`: its waterfall per group, without and with what reserves take;
-    `held`: what its pods hold by resource (None: pods were never read), `shares`: how it is laid on the usable
-    units; `stranded`: it has no room for another pod; `flavors`: those that reach it; `rules`: the reserves that
-    select it; `due`: when it looks different without anything new being seen; `unregistered`: resources it offers that
-    look like accelerators and that no vendor file knows; `rdma`: its RDMA devices, {resource: allocatable}."""
+    `used`: what its living, bound pods ask for, `held` of it what is a device, as far as known (None: pods were
+    never read), `claimed`: beside each group what claims hold of it; `shares`: how all that is laid on the usable
+    units; `stranded`: the node has no room for another pod; `flavors`: those that reach it; `usable`: its groups
+    that reserves select; `unregistered`: resources it offers that look like accelerators and that no vendor file
+    knows; `rdma`: its RDMA devices, {resource: allocatable}; `due`: when it looks different without anything new
+    being seen."""
 
     cluster: Cluster
     uid: str
@@ -53,39 +58,32 @@ class NodeState:
     before_reserves: tuple[Fall, ...]
     falls: tuple[Fall, ...]
     codes: tuple[str, ...]
+    used: Mapping[str, Decimal]
     held: Mapping[str, Decimal] | None
+    claimed: tuple[Mapping[str, Decimal], ...]
     shares: tuple[tuple[Share, ...], ...] | None
     stranded: bool
     flavors: tuple[str, ...]
-    rules: frozenset[int]
+    usable: tuple[Usable, ...]
     observed_at: datetime
-    due: datetime | None = None
     unregistered: tuple[str, ...] = ()
     rdma: Mapping[str, str] = field(default_factory=dict)
+    due: datetime | None = None
     kept: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
     """What others derived from this state and keep with it."""
-
-    @property
-    def over_held(self) -> dict[str, Decimal]:
-        """What pods hold beyond the usable units, by resource."""
-        if self.shares is None:
-            return {}
-        pairs = (
-            (unit.unit.resource, share.over)
-            for item, row in zip(self.falls, self.shares, strict=True)
-            for unit, share in zip(item.units, row, strict=True)
-        )
-        return {resource: amount for resource, amount in pairs if amount}
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a cluster says that all its nodes are laid by. `pods_read` False: nobody knows what is held."""
+    """What a cluster says that all its nodes are laid by. `pods_read` False: nobody knows what is held; `devices`:
+    what DRA drivers say, by node; `seen`: what telemetry sees, by node, of those that `asks_telemetry`."""
 
     cluster: Cluster
     flavors: tuple[Flavor, ...]
     rules: tuple[Rule, ...]
     pods_read: bool
+    devices: Mapping[str, NodeDevices] = field(default_factory=dict)
+    seen: Mapping[str, SeenCards] = field(default_factory=dict)
 
 
 class Shapes:
@@ -154,8 +152,35 @@ def lay_cluster(
     ]
     if not around.rules:
         return states
-    taken, _by_rule = lay(around.rules, usable_groups(states, around.rules))
+    taken, _by_rule = lay(around.rules, (item for state in states for item in state.usable))
     return [with_reserves(node, taken) for node in states]
+
+
+# What plugin and labels say about a node when telemetry may know better.
+_DOUBTS = frozenset(("labels_differ", "mixed_models", "mig_invalid", "no_model"))
+
+
+def asks_telemetry(node: NodeFacts, *, last: LastOffered | None, shapes: Shapes) -> bool:
+    """Whether a node's inventory rests on an estimate or on labels that contradict its plugin."""
+    _key, groups, codes = _inventory(node, last, None, shapes)
+    doubts = {*codes, *(code for group in groups for code in group.codes)}
+    return any(group.estimated for group in groups) or not doubts.isdisjoint(_DOUBTS)
+
+
+def _inventory(
+    node: NodeFacts, last: LastOffered | None, seen: SeenCards | None, shapes: Shapes
+) -> tuple[Hashable, tuple[Group, ...], tuple[str, ...]]:
+    facts: dict[str, Any] = {
+        "labels": node.labels,
+        "annotations": node.annotations,
+        "capacity": node.capacity,
+        "allocatable": node.allocatable,
+        "last_known": None if last is None else last.amounts,
+    }
+    if seen is not None:
+        facts |= {"seen_cards": seen.cards, "seen_models": seen.models}
+    key = shape(**facts)
+    return (key, *shapes.groups(key, facts))
 
 
 def lay_node(
@@ -167,17 +192,13 @@ def lay_node(
     now: datetime,
     shapes: Shapes,
 ) -> NodeState:
-    """The node before reserves are laid: `with_reserves` does that when all nodes of the cluster are known.
-    `used`: what its living, bound pods ask for."""
-    facts: dict[str, Any] = {
-        "labels": node.labels,
-        "annotations": node.annotations,
-        "capacity": node.capacity,
-        "allocatable": node.allocatable,
-        "last_known": None if last is None else last.amounts,
-    }
-    key = shape(**facts)
-    groups, codes = shapes.groups(key, facts)
+    """The node before reserves are laid: `with_reserves` does that when all nodes of the cluster are known."""
+    key, groups, codes = _inventory(node, last, around.seen.get(node.name), shapes)
+    claimed: tuple[Mapping[str, Decimal], ...] = ({},) * len(groups)
+    devices = around.devices.get(node.name)
+    if devices is not None:
+        groups, claimed, more = join_devices(groups, devices)
+        codes, key = (*codes, *more), (key, groups)
     health = NodeHealth(
         node.labels,
         tuple(node.taints),
@@ -187,12 +208,12 @@ def lay_node(
     )
     carried = [(name, spec) for name, spec in around.flavors if groups and carries(node.labels, spec)]
     verdict = node_verdict(health, tolerated=[item for _name, spec in carried for item in _accepts(spec)])
-    unregistered, rdma = shapes.others(key, node)
     lapsed, due = _lapsed(node, last, now)
     falls = shapes.falls(key, groups, verdict, lapsed)
     asked = {name: amount for name, amount in used.items() if name not in _ROOM}
     held = by_counted_name(asked, node.capacity) if around.pods_read else None
     full = held is not None and has_no_room(node.allocatable, used)
+    unregistered, rdma = shapes.others(key, node)
     return NodeState(
         cluster=around.cluster,
         uid=node.uid,
@@ -202,16 +223,69 @@ def lay_node(
         before_reserves=falls,
         falls=falls,
         codes=codes,
+        used=used,
         held=held,
-        shares=None if held is None else shares(falls, held, stranded=full),
+        claimed=claimed,
+        shares=None if held is None else shares(falls, held, stranded=full, claimed=claimed),
         stranded=full,
         flavors=tuple(sorted(name for name, spec in carried if _reaches(spec, health))),
-        rules=frozenset(rule.pk for rule in around.rules if rule.selects_node(node.labels)),
+        usable=usable_groups(node.uid, node.labels, falls, around.rules),
         observed_at=node.observed_at,
-        due=due,
         unregistered=unregistered,
         rdma=rdma,
+        due=due,
     )
+
+
+def join_devices(
+    groups: tuple[Group, ...], devices: NodeDevices
+) -> tuple[tuple[Group, ...], tuple[Mapping[str, Decimal], ...], tuple[str, ...]]:
+    """A node's groups with those of its DRA drivers: the groups, beside each what claims hold of it, and codes.
+
+    A vendor whose plugin and driver both offer its cards has them once: the plugin's units, the larger number of
+    cards, and what claims hold of whole cards held there too. Where the plugin offers nothing any more, the driver
+    has taken its place."""
+    found: list[Group] = list(groups)
+    claimed: list[dict[str, Decimal]] = [{} for _ in groups]
+    codes = list(devices.codes)
+    for vendor in dict.fromkeys(group.vendor for group in devices.groups):
+        listed = [
+            (group, held)
+            for group, held in zip(devices.groups, devices.held_in, strict=True)
+            if group.vendor == vendor
+        ]
+        own = [index for index, group in enumerate(found) if group.vendor == vendor and group.origin != "dra"]
+        offering = [index for index in own if not found[index].plugin_down and found[index].units]
+        if offering:
+            _same_cards(found, claimed, offering, listed)
+            codes.append("dual_advertised")
+            continue
+        for index in reversed(own):
+            del found[index], claimed[index]
+        found.extend(group for group, _held in listed)
+        claimed.extend(dict(held) for _group, held in listed)
+    return tuple(found), tuple(claimed), tuple(dict.fromkeys(codes))
+
+
+def _same_cards(
+    found: list[Group],
+    claimed: list[dict[str, Decimal]],
+    offering: list[int],
+    listed: Sequence[tuple[Group, Mapping[str, Decimal]]],
+) -> None:
+    """Lay what a driver lists onto the groups that the plugin offers."""
+    first = max(offering, key=lambda index: (found[index].cards, -index))
+    group = found[first]
+    more = max(0, sum(item.cards for item, _held in listed) - sum(found[index].cards for index in offering))
+    names = group.devices or tuple(device for item, _held in listed for device in item.devices)
+    found[first] = replace(group, cards=group.cards + more, lost=group.lost + more, devices=names)
+    if group.mode is SharingMode.EXCLUSIVE:
+        resource = group.units[0].resource
+        taken = sum(
+            (sum(held.values(), ZERO) for item, held in listed if item.mode is SharingMode.EXCLUSIVE), ZERO
+        )
+        if taken:
+            claimed[first][resource] = claimed[first].get(resource, ZERO) + taken
 
 
 def _lapsed(node: NodeFacts, last: LastOffered | None, now: datetime) -> tuple[bool, datetime | None]:
@@ -266,22 +340,20 @@ def _reaches(flavor: Mapping[str, Any], node: NodeHealth) -> bool:
 # ---- reserves -------------------------------------------------------------------------------------------------
 
 
-def usable_groups(nodes: Iterable[NodeState], rules: Sequence[Rule]) -> list[Usable]:
-    """Every group with usable cards that some rule selects, in the order of the nodes."""
+def usable_groups(
+    uid: str, labels: Mapping[str, str], falls: Sequence[Fall], rules: Iterable[Rule]
+) -> tuple[Usable, ...]:
+    """The node's groups with usable cards that some rule selects."""
+    selecting = [rule for rule in rules if rule.selects_node(labels)]
+    if not selecting:
+        return ()
     found = []
-    for node in nodes:
-        if not node.rules:
-            continue
-        for index, item in enumerate(node.before_reserves):
-            group = item.group
-            chosen = frozenset(
-                rule.pk
-                for rule in rules
-                if rule.pk in node.rules and rule.selects_group(group.model, str(group.mode))
-            )
-            if chosen and item.allocatable:
-                found.append(Usable((node.uid, index), item.allocatable, chosen))
-    return found
+    for index, item in enumerate(falls):
+        model, mode = item.group.model, str(item.group.mode)
+        chosen = frozenset(rule.pk for rule in selecting if rule.selects_group(model, mode))
+        if chosen and item.allocatable:
+            found.append(Usable((uid, index), item.allocatable, chosen))
+    return tuple(found)
 
 
 def with_reserves(node: NodeState, taken: Mapping[Place, Taken]) -> NodeState:
@@ -292,5 +364,7 @@ def with_reserves(node: NodeState, taken: Mapping[Place, Taken]) -> NodeState:
     )
     if falls == node.falls:
         return node
-    held = None if node.held is None else shares(falls, node.held, stranded=node.stranded)
-    return replace(node, falls=falls, shares=held, kept={})
+    laid = None
+    if node.held is not None:
+        laid = shares(falls, node.held, stranded=node.stranded, claimed=node.claimed)
+    return replace(node, falls=falls, shares=laid, kept={})

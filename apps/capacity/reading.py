@@ -18,6 +18,7 @@ from django.db.models import Q
 
 from apps.capacity.health import health_table
 from apps.capacity.reserves import Rule
+from apps.fleet.dra import ClaimObject, ClassObject, DraView, count_slices
 from apps.fleet.models import Reserve
 from apps.fleet.registry import is_device
 from apps.observations.models import ClusterObject, Node
@@ -26,6 +27,7 @@ Flavor = tuple[str, Mapping[str, Any]]
 NodeKey = tuple[int, str]
 """(cluster, name of the node)."""
 PODS = "pods"
+_DRA = ("ResourceSlice", "DeviceTaintRule", "DeviceClass", "ResourceClaim")
 
 # Pods that hold something: bound, living and not over. `pods` counts them; a resource that a ResourceClaim serves is
 # held through the claim. What is no device and no part of a node's room is left out.
@@ -166,3 +168,37 @@ def rules_in_force(*, now: datetime, cluster_ids: Iterable[int]) -> dict[int, tu
 def rule_of(row: Reserve) -> Rule:
     """A reserve as the pure rules read it; one that is not stored yet comes last, as if made now."""
     return Rule(row.pk or 0, row.selector, row.model, row.sharing_mode, row.devices, row.reason)
+
+
+def read_devices(
+    *, cluster_ids: Iterable[int], nodes: Mapping[int, Mapping[str, Mapping[str, str]]], now: datetime
+) -> dict[int, DraView]:
+    """What DRA drivers list and claims hold, of each cluster that has slices. `nodes`: labels by cluster and name."""
+    since = now - timedelta(days=health_table().last_known_days)
+    former = Q(kind="ResourceSlice", gone_at__gt=since)
+    rows = (
+        ClusterObject.objects.filter(cluster_id__in=list(cluster_ids), kind__in=_DRA)
+        .filter(Q(gone_at=None) | former)
+        .order_by("cluster_id", "-gone_at", "namespace", "name", "uid")
+        .values_list("cluster_id", "kind", "namespace", "name", "created_at", "gone_at", "spec", "status")
+    )
+    found: dict[int, dict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))
+    for cluster_id, kind, namespace, name, created_at, gone_at, spec, status in rows:
+        made: Any = spec
+        if kind == "DeviceClass":
+            made = ClassObject(name, created_at, spec)
+        elif kind == "ResourceClaim":
+            made = ClaimObject(namespace, name, spec, status)
+        found[cluster_id][kind if gone_at is None else "former"].append(made)
+    return {
+        cluster_id: count_slices(
+            slices=kinds["ResourceSlice"],
+            taint_rules=kinds["DeviceTaintRule"],
+            classes=kinds["DeviceClass"],
+            claims=kinds["ResourceClaim"],
+            nodes=nodes.get(cluster_id, {}),
+            last_good=kinds["former"],
+        )
+        for cluster_id, kinds in found.items()
+        if kinds["ResourceSlice"] or kinds["former"]
+    }

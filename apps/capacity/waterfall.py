@@ -13,7 +13,7 @@ by bucket, and how the usable units are taken. Invariants, for cards and for uni
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from fractions import Fraction
@@ -164,27 +164,33 @@ class Share:
 
 
 def shares(
-    falls: Iterable[Fall], held: Mapping[str, Decimal], *, stranded: bool
+    falls: Sequence[Fall],
+    held: Mapping[str, Decimal],
+    *,
+    stranded: bool,
+    claimed: Sequence[Mapping[str, Decimal]] = (),
 ) -> tuple[tuple[Share, ...], ...]:
     """Per group and unit. A pod's request names a resource, not a card: where several groups of a node offer the
-    same resource, the first ones are held first; what is beyond all of them is laid on the first."""
-    groups = list(falls)
-    left = dict(held)
-    taken: list[list[Decimal]] = []
-    for item in groups:
+    same resource, the first ones are held first; what is beyond all of them is laid on the first. `claimed`: beside
+    each group what claims hold of just its units."""
+    left, own = dict(held), list(claimed) or [{}] * len(falls)
+    rows: list[list[tuple[Decimal, Decimal]]] = []
+    for item, claims in zip(falls, own, strict=True):
         row = []
         for found in item.units:
-            amount = min(left.get(found.unit.resource, ZERO), found.allocatable)
-            if amount:
-                left[found.unit.resource] -= amount
-            row.append(amount)
-        taken.append(row)
+            name, usable = found.unit.resource, found.allocatable
+            by_claims = claims.get(name, ZERO)
+            by_name = min(left.get(name, ZERO), max(ZERO, usable - by_claims))
+            if by_name:
+                left[name] -= by_name
+            row.append((min(usable, by_claims + by_name), max(ZERO, by_claims - usable)))
+        rows.append(row)
     result = []
-    for item, row in zip(groups, taken, strict=True):
+    for item, row in zip(falls, rows, strict=True):
         made = []
-        for found, amount in zip(item.units, row, strict=True):
+        for found, (amount, over) in zip(item.units, row, strict=True):
             rest = found.allocatable - amount
-            over = left.pop(found.unit.resource, ZERO)
-            made.append(Share(amount, ZERO if stranded else rest, rest if stranded else ZERO, over))
+            beyond = over + left.pop(found.unit.resource, ZERO)
+            made.append(Share(amount, ZERO if stranded else rest, rest if stranded else ZERO, beyond))
         result.append(tuple(made))
     return tuple(result)
