@@ -121,7 +121,10 @@ def check_node(found: NodeDevices, wanted: dict[str, Any]) -> None:
     assert [group_shape(g, w) for g, w in zip(found.groups, groups, strict=True)] == groups
     held = {name: Decimal(str(amount)) for name, amount in wanted.get("held", {}).items()}
     assert found.held == held
-    assert sum((sum(part.values(), Decimal(0)) for part in found.held_in), Decimal(0)) == sum(held.values())
+    blocked = {name: Decimal(str(amount)) for name, amount in wanted.get("held_blocked", {}).items()}
+    assert found.held_blocked == blocked
+    usable = sum((sum(part.values(), Decimal(0)) for part in found.held_in), Decimal(0))
+    assert usable == sum(held.values()) - sum(blocked.values())
     assert found.offered == wanted.get("offered", {})
     assert found.codes == wanted.get("codes", [])
 

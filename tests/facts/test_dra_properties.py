@@ -201,11 +201,12 @@ def test_held_is_never_more_than_there_is(world: tuple[list[Spec], list[ClaimObj
     view = count(*world)
     assert not view.orphans
     for found in view.by_node.values():
+        assert all(amount <= found.held[resource] for resource, amount in found.held_blocked.items())
         for group, held in zip(found.groups, found.held_in, strict=True):
             units = {unit.resource: unit for unit in group.units}
             assert held.keys() <= units.keys()
             for resource, amount in held.items():
-                assert 0 <= amount <= units[resource].capacity
+                assert 0 <= amount <= units[resource].allocatable
             assert all(0 <= unit.allocatable <= unit.capacity for unit in group.units)
             whole = sum((unit.equivalents * Fraction(unit.capacity) for unit in group.units), Fraction(0))
             assert whole <= group.cards

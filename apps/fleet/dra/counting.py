@@ -111,7 +111,7 @@ def _node(devices: Sequence[DraDevice], counters: Counters, held: Held, view: Dr
             tally.add(card, held)
             found.cards.append(DraCard(index, card.uuid, card.why, card.units, card.listed))
         found.groups.append(_group(key, groups[key], tally))
-        found.held_in.append(_by_resource(tally))
+        found.held_in.append(_usable(tally))
         _add_up(found, tally, view, devices[0].node)
     return found
 
@@ -136,6 +136,7 @@ class _Tally:
     blocked: dict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
     fitting: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     claims: dict[tuple[str, str], dict[tuple[str, str], Fraction]] = field(default_factory=dict)
+    on_blocked: dict[str, Fraction] = field(default_factory=lambda: defaultdict(Fraction))
 
     def add(self, card: Card, held: Held) -> None:
         for unit in card.units:
@@ -146,6 +147,8 @@ class _Tally:
             for claim, part in _parts(card, unit, held):
                 parts = self.claims.setdefault(kind, {})
                 parts[claim] = parts.get(claim, Fraction(0)) + part
+                if unit.tainted:
+                    self.on_blocked[unit.resource] += part
         for device in card.fitting:
             self.fitting[device.resource] += 1
 
@@ -173,11 +176,14 @@ def _decimal(value: Fraction) -> Decimal:
     ).normalize() + ZERO
 
 
-def _by_resource(tally: _Tally) -> dict[str, Decimal]:
-    found: dict[str, Decimal] = {}
-    for kind in tally.claims:
-        found[kind[0]] = found.get(kind[0], ZERO) + tally.held(kind)
-    return found
+def _usable(tally: _Tally) -> dict[str, Decimal]:
+    """What is held of units that are no tainted ones, by resource."""
+    found: dict[str, Fraction] = defaultdict(Fraction)
+    for (resource, _profile), claims in tally.claims.items():
+        found[resource] += sum(claims.values(), Fraction(0))
+    for resource, amount in tally.on_blocked.items():
+        found[resource] -= amount
+    return {resource: _decimal(amount) for resource, amount in found.items() if amount}
 
 
 def _add_up(found: NodeDevices, tally: _Tally, view: DraView, node: str) -> None:
@@ -189,6 +195,8 @@ def _add_up(found: NodeDevices, tally: _Tally, view: DraView, node: str) -> None
         for claim, part in claims.items():
             mine = view.held_by_claim.setdefault(claim, {})
             mine[node, resource] = mine.get((node, resource), ZERO) + _decimal(part)
+    for resource, blocked in tally.on_blocked.items():
+        found.held_blocked[resource] = found.held_blocked.get(resource, ZERO) + _decimal(blocked)
     for resource, count in tally.fitting.items():
         found.offered[resource] = found.offered.get(resource, 0) + count
 

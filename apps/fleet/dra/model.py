@@ -102,15 +102,18 @@ class DraCard:
 class NodeDevices:
     """What drivers say of one node.
 
-    `groups`: as those of fleet.inventory, origin "dra"; `held_in`: beside each group, units held by resource; `held`
-    and `held_by_profile` the same added up; `offered`: for cards that can be partitioned, how many devices of a
-    resource would fit now beside what is allocated: alternatives, never to be added; `incomplete`: pools whose
+    `groups`: as those of fleet.inventory, origin "dra"; `held_in`: beside each group, its usable units that claims
+    hold, by resource; `held_blocked`: units that claims hold and that a taint keeps from new work, so that they are
+    in no usable unit; `held` and `held_by_profile`: all that claims hold; `offered`: for cards that can be
+    partitioned, how many devices of a resource would fit now beside what is allocated: alternatives, never to be
+    added; `incomplete`: pools whose
     numbers are the last good ones, or a lower bound; `codes`: "dra_incomplete"."""
 
     groups: list[Group] = field(default_factory=list)
     held_in: list[dict[str, Decimal]] = field(default_factory=list)
     held: dict[str, Decimal] = field(default_factory=dict)
     held_by_profile: dict[tuple[str, str], Decimal] = field(default_factory=dict)
+    held_blocked: dict[str, Decimal] = field(default_factory=dict)
     offered: dict[str, int] = field(default_factory=dict)
     cards: list[DraCard] = field(default_factory=list)
     incomplete: set[PoolKey] = field(default_factory=set)
