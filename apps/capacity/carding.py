@@ -18,12 +18,13 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from apps.capacity.health import BUCKETS, Bucket
 from apps.capacity.waterfall import Fall, Share
 from apps.core.gpu import SharingMode
 from apps.fleet.inventory import Device, Group
+from apps.fleet.registry import registry
 
 if TYPE_CHECKING:
     from apps.observations.selectors import Sample
@@ -63,6 +64,22 @@ class HoldingPod:
         return Holder(self.namespace, self.name, self.team_id, how, self.since)
 
 
+class Sighting(Protocol):
+    """As much of a card that telemetry saw as it takes to find its group."""
+
+    @property
+    def device(self) -> str: ...
+    @property
+    def vendor(self) -> str: ...
+    @property
+    def model(self) -> str: ...
+    @property
+    def partitioned(self) -> bool: ...
+
+
+S = TypeVar("S", bound=Sighting)
+
+
 @dataclass(frozen=True, slots=True)
 class Seen:
     """A card that telemetry saw: its samples, one per instance, or one for the whole card."""
@@ -77,6 +94,10 @@ class Seen:
     @property
     def instances(self) -> tuple[Sample, ...]:
         return tuple(sample for sample in self.samples if sample.instance)
+
+    @property
+    def partitioned(self) -> bool:
+        return bool(self.instances)
 
     @property
     def vendor(self) -> str:
@@ -181,18 +202,14 @@ def lay_cards(
 # ---- which card telemetry speaks of ---------------------------------------------------------------------------
 
 
-def place(falls: Sequence[Fall], seen: Iterable[Seen]) -> list[list[Seen]]:
+def place(falls: Sequence[Fall], seen: Iterable[S]) -> list[list[S]]:
     """Telemetry's cards by group: the best match first, never more than a group has cards."""
-    placed: list[list[Seen]] = [[] for _ in falls]
-    wanted = (
-        sorted(
-            (rank, item.device, index, item)
-            for item in seen
-            for index, found in enumerate(falls)
-            if (rank := _rank(found.group, item, alone=len(falls) == 1)) is not None
-        )
-        if falls
-        else []
+    placed: list[list[S]] = [[] for _ in falls]
+    wanted = sorted(
+        (rank, item.device, index, item)
+        for item in seen
+        for index, found in enumerate(falls)
+        if (rank := _rank(found.group, item)) is not None
     )
     done: set[str] = set()
     for _best, device, index, item in wanted:
@@ -202,16 +219,17 @@ def place(falls: Sequence[Fall], seen: Iterable[Seen]) -> list[list[Seen]]:
     return placed
 
 
-def _rank(group: Group, seen: Seen, *, alone: bool) -> int | None:
+def _rank(group: Group, seen: Sighting) -> int | None:
     """How well a sampled card fits a group, 0 best; None: not at all."""
     if any(device.uuid == seen.device for device in group.devices):
         return 0
-    same_mode = bool(seen.instances) is (group.mode is SharingMode.MIG)
+    same_mode = seen.partitioned is (group.mode is SharingMode.MIG)
     if seen.vendor in ("", group.vendor):
         same_model = plain_model(group.model) == plain_model(seen.model)
         return 1 + (not same_mode) + 2 * (not same_model)
-    # A splitter of cards (Volcano, HAMi) is not the vendor that the exporter names.
-    return 5 if alone or group.mode is SharingMode.VGPU else None
+    # A splitter of cards is not the vendor that the exporter names, and its own monitor names the splitter.
+    monitor = registry().vendors.get(seen.vendor)
+    return 5 if group.mode is SharingMode.VGPU or (monitor and not monitor.has_devices) else None
 
 
 def plain_model(name: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
@@ -314,6 +315,15 @@ def test_another_vendors_cards_are_not_placed() -> None:
     found = [Seen("x", (sample("x", vendor="amd", model="MI300X"),))]
     two = [fall(group(1, unit(1)), FINE), fall(group(1, unit(1), model="NVIDIA-L4"), FINE)]
     assert place(two, found) == [[], []]
+    assert place(two[:1], found) == [[]]
+
+
+def test_the_monitor_of_a_splitter_sees_the_vendors_cards() -> None:
+    found = [Seen("GPU-1", (sample("GPU-1", vendor="hami", model=""),))]
+    assert place([fall(group(1, unit(1)), FINE)], found) == [found]
+    split = group(1, unit(4, share=4), mode=SharingMode.VGPU)
+    by_dcgm = [Seen("GPU-1", (sample("GPU-1"),))]
+    assert place([fall(replace(split, vendor="volcano"), FINE)], by_dcgm) == [by_dcgm]
 
 
 @pytest.mark.parametrize(
