@@ -11,7 +11,13 @@ from apps.capacity.rows import NodeRow
 from apps.capacity.stack import NodeVersion, StackRow, version_key
 from apps.fleet.filters import ClusterForm
 
-STATES = [("", _("any")), ("out", _("with cards out of use")), ("free", _("with free units"))]
+STATES = [
+    ("", _("any")),
+    ("out", _("with cards out of use")),
+    ("free", _("with free units")),
+    ("held", _("with held units")),
+    ("stranded", _("with stranded units")),
+]
 
 
 class NodeForm(ClusterForm):
@@ -36,7 +42,9 @@ class NodeForm(ClusterForm):
             and (not wanted["bucket"] or bool(row.buckets.get(wanted["bucket"])))
             and (not wanted["flavor"] or wanted["flavor"] in row.flavors)
             and (wanted["state"] != "out" or any(row.buckets.values()))
-            and (wanted["state"] != "free" or (row.free is not None and row.free > 0))
+            and (wanted["state"] != "free" or bool(row.free))
+            and (wanted["state"] != "held" or bool(row.held_bound))
+            and (wanted["state"] != "stranded" or bool(row.stranded))
             and wanted["q"].strip().lower() in row.node.lower()
         )
 

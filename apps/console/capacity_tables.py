@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import Decimal
+from typing import Any
 
+from django.utils.functional import Promise
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
+from django_tables2 import A
 
 from apps.capacity.labels import bucket_label
-from apps.capacity.rows import NodePod, NodeRow, PoolRow
+from apps.capacity.rows import Amounts, NodePod, NodeRow, PoolRow
 from apps.console.links import address, node_url
+from apps.console.measures import amounts_of, capacity_bar, linked, show_amount, unit_text
 from apps.core.formats import NOT_APPLICABLE, number_text, percent_text, show_value
-from apps.core.gpu import mode_label, unit_label
+from apps.core.gpu import mode_label, unit_of
 from apps.core.tables import (
     BarColumn,
     BytesColumn,
@@ -25,92 +30,198 @@ from apps.core.tables import (
     TextColumn,
     TimeColumn,
 )
-from apps.core.templatetags.portal import segments
 from apps.usage.devices import DeviceRow
 
-
-def _pool_url(row: PoolRow, **more: str) -> str:
-    return (
-        address("capacity", cluster=row.cluster.slug, model=row.model, sharing_mode=row.sharing_mode, **more)
-        + "#nodes"
-    )
+_VOLCANO = ("guarantee", "deserved", "capability")
+_ABSENT_QUOTA = frozenset({"nominal", "ceiling", *_VOLCANO})
 
 
-def _pool_note(row: PoolRow) -> str:
-    return mode_label(row.sharing_mode)
+def _nodes_url(row: PoolRow, **more: str) -> str:
+    """The nodes of a pool that add up to one of its numbers."""
+    own = {"cluster": row.cluster.slug, "model": row.model, "sharing_mode": row.sharing_mode}
+    return address("capacity", **own, **more) + "#nodes"
 
 
-def held_bar(row: PoolRow | NodeRow) -> SafeString:
-    """Held and free on the scale of what is usable; in words where nobody knows what is held."""
-    held, free, total = row.held_bound, row.free, row.allocatable
-    if held is None or free is None:
-        return show_value(None)
-    label = gettext("%(held)s held, %(free)s free of %(total)s") % {
-        "held": number_text(held),
-        "free": number_text(free),
-        "total": number_text(total),
-    }
-    scale = max(total, held, Decimal(1))
-    return segments([("f-held", held), ("f-free", max(Decimal(0), free))], scale=scale, label=label)
+def _queues_url(row: PoolRow) -> str:
+    return address("queues", cluster=row.cluster.slug)
 
 
-def _buckets(buckets: dict[str, int]) -> SafeString | str:
-    parts = [(number_text(n), bucket_label(name)) for name, n in sorted(buckets.items()) if n]
-    return (
-        format_html_join(" · ", "<b>{}</b> {}", parts)
-        if parts
-        else format_html('<span class="v-zero">0</span>')
-    )
+class AmountColumn(TextColumn):
+    """A number of `row.amounts` in the table's measure; `url(row, measure)` leads to what adds up to it."""
+
+    classes = ("num",)
+
+    def __init__(self, *args: Any, of: str, url: Any = None, **kwargs: Any) -> None:
+        super().__init__(*args, empty_values=(), **kwargs)
+        self.of = of
+        self.url = url
+
+    def render(self, record: PoolRow | NodeRow, table: MeasuredTable) -> SafeString | str:
+        found = amounts_of(record, table.measure)
+        amount: Decimal | None = getattr(found, self.of)
+        if amount is None:
+            return self._absent(record, found)
+        shown = show_amount(amount, found.unit)
+        return shown if self.url is None else linked(shown, self.url(record, table.measure))
+
+    def _absent(self, record: PoolRow | NodeRow, found: Amounts) -> SafeString | str:
+        """Nothing promised is "none"; a sum that lies over several pools, or is not to be said in this measure,
+        does not apply; anything else was not collected."""
+        if self.of in _ABSENT_QUOTA:
+            return gettext("none")
+        if found.allocatable is None or found.physical is None:
+            return NOT_APPLICABLE
+        if self.of in ("held_reserved", "held_admitted") and getattr(record, "reserved_known", False):
+            return NOT_APPLICABLE
+        in_units = amounts_of(record, "units")
+        return show_value(None) if getattr(in_units, self.of) is None else NOT_APPLICABLE
 
 
-class PoolTable(PortalTable):
-    """Cards are whole cards; held, free, nominal and ceiling are in the pool's unit, which the row names."""
+class MeasuredTable(PortalTable):
+    """A table whose numbers are all in one measure."""
+
+    def __init__(self, rows: Sequence[Any], *, measure: str = "units", **kwargs: Any) -> None:
+        self.measure = measure
+        super().__init__(rows, **kwargs)
+        for bound in self.columns.iterall():
+            if isinstance(bound.column, AmountColumn):
+                # Rows of several kinds stand under their equivalents in units, too: the accessor only sorts.
+                bound.accessor = A(f"amounts__{measure}__{bound.column.of}")
+
+    def _raw(self, column: Any, record: Any) -> Any:
+        if isinstance(column.column, AmountColumn):
+            return getattr(amounts_of(record, self.measure), column.column.of)
+        return super()._raw(column, record)
+
+
+def _to_nodes(row: PoolRow, measure: str, **more: str) -> str:
+    return _nodes_url(row, measure="" if measure == "units" else measure, **more)
+
+
+def _state_url(state: str) -> Any:
+    return lambda row, measure: _to_nodes(row, measure, state=state)
+
+
+class PoolTable(MeasuredTable):
+    """Cards are whole cards; the other numbers are in the measure: in units of the pool's mode, unless the line
+    under its name says otherwise."""
 
     caption = _("Pools: cards, what of them is usable, and what is promised")
     file_name = "pools"
 
-    model_label = LinkColumn(verbose_name=_("Pool"), url=_pool_url, note=_pool_note, classes="name")
+    model_label = TextColumn(verbose_name=_("Pool"), classes="wide-name")
     cluster = TextColumn(verbose_name=_("Cluster"), accessor="cluster__name", hide_small=True)
     sharing_mode = TextColumn(verbose_name=_("Sharing mode"), visible=False)
     bar = BarColumn(
-        verbose_name=_("Held and free of allocatable"),
-        accessor="held_bound",
+        verbose_name=_("Held, stranded, free, out of use; nominal (mark)"),
+        accessor="key",
         hide_small=True,
     )
     physical_devices = NumberColumn(verbose_name=_("Cards"))
-    out_of_use = TextColumn(
-        verbose_name=_("Out of use"), accessor="buckets", orderable=False, empty_values=(), hide_small=True
+    out_of_use = TextColumn(verbose_name=_("Out of use"), accessor="buckets", visible=False)
+    physical = AmountColumn(verbose_name=_("Physical"), of="physical", url=_to_nodes, visible=False)
+    allocatable = AmountColumn(verbose_name=_("Allocatable"), of="allocatable", url=_to_nodes)
+    unit = TextColumn(verbose_name=_("Unit"), visible=False)
+    held_bound = AmountColumn(
+        verbose_name=_("Held"), of="held_bound", url=_state_url("held"), hide_small=True
     )
-    allocatable = NumberColumn(verbose_name=_("Allocatable"))
-    unit = TextColumn(verbose_name=_("Unit"))
-    held_bound = NumberColumn(verbose_name=_("Held by pods"), hide_small=True)
-    held_reserved = NumberColumn(verbose_name=_("Reserved"), hide_small=True)
-    free = NumberColumn(verbose_name=_("Free"))
-    nominal = NumberColumn(verbose_name=_("Nominal"), absent=_("none"), hide_small=True)
+    free = AmountColumn(verbose_name=_("Free"), of="free", url=_state_url("free"))
+    stranded = AmountColumn(
+        verbose_name=_("Stranded"), of="stranded", url=_state_url("stranded"), hide_small=True
+    )
+    nominal = AmountColumn(verbose_name=_("Nominal"), of="nominal", url=lambda row, _m: _queues_url(row))
     allocation_ratio = TextColumn(verbose_name=_("Promised"), classes="num", hide_small=True)
-    ceiling = NumberColumn(verbose_name=_("Ceiling"), absent=NOT_APPLICABLE, visible=False)
+    ceiling = AmountColumn(verbose_name=_("Ceiling"), of="ceiling", visible=False)
+    held_reserved = AmountColumn(
+        verbose_name=_("Reserved"), of="held_reserved", url=lambda row, _m: _queues_url(row), hide_small=True
+    )
+    held_admitted = AmountColumn(
+        verbose_name=_("of it admitted"), of="held_admitted", hide_small=True, visible=False
+    )
+    volcano = BarColumn(
+        verbose_name=_("Volcano: guarantee / deserved / capability"), accessor="key", visible=False
+    )
+    guarantee = AmountColumn(verbose_name=_("Guarantee"), of="guarantee", visible=False)
+    deserved = AmountColumn(verbose_name=_("Deserved"), of="deserved", visible=False)
+    capability = AmountColumn(verbose_name=_("Capability"), of="capability", visible=False)
+    stranded_compute = NumberColumn(
+        verbose_name=_("Uncovered compute slices"), accessor="stranded_slices", visible=False
+    )
+    stranded_memory = NumberColumn(
+        verbose_name=_("Uncovered memory slices"), accessor="stranded_slices", visible=False
+    )
     nodes = NumberColumn(verbose_name=_("Nodes"), hide_small=True)
 
     class Meta(PortalTable.Meta):
         empty_text = _("No accelerator was seen on any node.")
 
-    def render_bar(self, record: PoolRow) -> SafeString:
-        return held_bar(record)
+    def __init__(self, rows: Sequence[PoolRow], **kwargs: Any) -> None:
+        super().__init__(rows, **kwargs)
+        if self.measure == "memory":
+            self.columns.show("physical")
+        # Columns of what only some clusters have: shown when any row says something there.
+        if _said(rows, ("held_admitted",)):
+            self.columns.show("held_admitted")
+        if _said(rows, _VOLCANO):
+            self.columns.show("volcano")
 
-    def render_held_reserved(self, record: PoolRow) -> SafeString | str:
-        """A sum in flavors over several pools is collected, but no pool can claim it."""
-        if record.held_reserved is None and record.reserved_known:
+    def render_model_label(self, record: PoolRow, value: str) -> SafeString:
+        name = format_html(
+            '<a href="{}">{}</a> <span class="soft">{}</span>',
+            _to_nodes(record, self.measure),
+            value,
+            mode_label(record.sharing_mode),
+        )
+        return format_html(
+            "{}{}",
+            name,
+            format_html_join(
+                "", '<br><span class="muted note">{}</span>', ((t,) for t in self._lines(record))
+            ),
+        )
+
+    def _lines(self, record: PoolRow) -> list[str]:
+        unit = amounts_of(record, self.measure).unit
+        numbers = gettext("Numbers in %(unit)s.") % {"unit": unit_text(unit)}
+        same = unit == unit_of(record.sharing_mode) or self.measure != "units"
+        return [text for text in (record.mode_sentence, "" if same else numbers, slices_text(record)) if text]
+
+    def render_physical_devices(self, record: PoolRow, value: int) -> SafeString | str:
+        return linked(show_value(value), _nodes_url(record)) if value else show_value(value)
+
+    def render_nodes(self, record: PoolRow, value: int) -> SafeString | str:
+        return linked(show_value(value), _nodes_url(record)) if value else show_value(value)
+
+    def render_bar(self, record: PoolRow) -> SafeString | str:
+        parts = [
+            (_nodes_url(record, bucket=name), number_text(n), bucket_label(name))
+            for name, n in record.buckets.items()
+            if n
+        ]
+        words = format_html_join(" · ", '<a href="{}"><b>{}</b> {}</a>', parts)
+        under = format_html('<div class="under">{}</div>', words) if parts else ""
+        return format_html("{}{}", capacity_bar(record, self.measure), under)
+
+    def render_volcano(self, record: PoolRow) -> SafeString | str:
+        found = amounts_of(record, self.measure)
+        amounts = [getattr(found, name) for name in _VOLCANO]
+        if all(amount is None for amount in amounts):
             return NOT_APPLICABLE
-        return show_value(record.held_reserved)
-
-    def render_out_of_use(self, record: PoolRow) -> SafeString | str:
-        return _buckets(dict(record.buckets))
+        return format_html_join(
+            " / ", "{}", ((NOT_APPLICABLE if a is None else show_amount(a, found.unit),) for a in amounts)
+        )
 
     def value_out_of_use(self, record: PoolRow) -> str:
-        return "; ".join(f"{name}={n}" for name, n in sorted(record.buckets.items()) if n)
+        return "; ".join(f"{name}={n}" for name, n in record.buckets.items() if n)
 
-    def render_unit(self, value: str) -> str:
-        return unit_label(value)
+    def value_unit(self, record: PoolRow) -> str:
+        return amounts_of(record, self.measure).unit
+
+    def value_stranded_compute(self, record: PoolRow) -> int:
+        return record.stranded_slices[0]
+
+    def value_stranded_memory(self, record: PoolRow) -> int:
+        return record.stranded_slices[1]
 
     def render_allocation_ratio(self, value: Decimal) -> SafeString | str:
         return (
@@ -120,7 +231,22 @@ class PoolTable(PortalTable):
         )
 
 
-class NodeTable(PortalTable):
+def _said(rows: Sequence[PoolRow], names: Sequence[str]) -> bool:
+    return any(getattr(row.amounts["equivalents"], name) is not None for row in rows for name in names)
+
+
+def slices_text(row: PoolRow | NodeRow) -> str:
+    """Slices of partitioned cards that no instance covers; "" when there are none."""
+    compute, memory = row.stranded_slices
+    if not compute and not memory:
+        return ""
+    return gettext("No instance covers %(compute)s compute and %(memory)s memory slices of its cards.") % {
+        "compute": number_text(compute),
+        "memory": number_text(memory),
+    }
+
+
+class NodeTable(MeasuredTable):
     caption = _("Accelerator nodes, one row per model and sharing mode")
     file_name = "nodes"
 
@@ -130,32 +256,47 @@ class NodeTable(PortalTable):
     cluster = TextColumn(verbose_name=_("Cluster"), accessor="cluster__name", hide_small=True)
     model_label = TextColumn(verbose_name=_("Model"), classes="nowrap")
     sharing_mode = TextColumn(verbose_name=_("Sharing mode"), hide_small=True)
-    bar = BarColumn(
-        verbose_name=_("Held and free of allocatable"),
-        accessor="held_bound",
-        hide_small=True,
-    )
+    bar = BarColumn(verbose_name=_("Held, stranded, free, out of use"), accessor="node", hide_small=True)
     physical_devices = NumberColumn(verbose_name=_("Cards"))
-    allocatable = NumberColumn(verbose_name=_("Allocatable"))
-    unit = TextColumn(verbose_name=_("Unit"), hide_small=True)
-    held_bound = NumberColumn(verbose_name=_("Held"))
-    free = NumberColumn(verbose_name=_("Free"))
+    physical = AmountColumn(verbose_name=_("Physical"), of="physical", visible=False)
+    allocatable = AmountColumn(verbose_name=_("Allocatable"), of="allocatable")
+    unit = TextColumn(verbose_name=_("Unit"), visible=False)
+    held_bound = AmountColumn(verbose_name=_("Held"), of="held_bound")
+    free = AmountColumn(verbose_name=_("Free"), of="free")
+    stranded = AmountColumn(verbose_name=_("Stranded"), of="stranded", hide_small=True)
     state = TextColumn(
-        verbose_name=_("Out of use"), accessor="reasons", orderable=False, empty_values=(), classes="mid"
+        verbose_name=_("Out of use"),
+        accessor="reasons",
+        orderable=False,
+        empty_values=(),
+        classes="mid small-mid",
     )
+    capacity_type = TextColumn(verbose_name=_("Bought as"), hide_small=True, visible=False, classes="nowrap")
     flavors = TextColumn(verbose_name=_("Flavors"), orderable=False, hide_small=True, empty_values=())
 
     class Meta(PortalTable.Meta):
         empty_text = _("No node matches.")
 
-    def render_unit(self, value: str) -> str:
-        return unit_label(value)
+    def __init__(self, rows: Sequence[NodeRow], *, typed: bool = False, **kwargs: Any) -> None:
+        """`typed`: some node says whether it is spot or on demand."""
+        super().__init__(rows, **kwargs)
+        if self.measure == "memory":
+            self.columns.show("physical")
+        if typed:
+            self.columns.show("capacity_type")
 
-    def render_sharing_mode(self, value: str) -> str:
-        return mode_label(value)
+    def value_unit(self, record: NodeRow) -> str:
+        return amounts_of(record, self.measure).unit
 
-    def render_bar(self, record: NodeRow) -> SafeString:
-        return held_bar(record)
+    def render_sharing_mode(self, record: NodeRow, value: str) -> str:
+        """With the unit of the numbers where it is not the mode's own."""
+        unit = amounts_of(record, self.measure).unit
+        if self.measure != "units" or unit == unit_of(value):
+            return mode_label(value)
+        return gettext("%(mode)s, in %(unit)s") % {"mode": mode_label(value), "unit": unit_text(unit)}
+
+    def render_bar(self, record: NodeRow) -> SafeString | str:
+        return capacity_bar(record, self.measure)
 
     def render_state(self, record: NodeRow) -> SafeString | str:
         if not record.reasons:
@@ -165,11 +306,17 @@ class NodeTable(PortalTable):
     def value_state(self, record: NodeRow) -> str:
         return "; ".join(f"{reason.bucket}={reason.devices}" for reason in record.reasons)
 
+    def render_capacity_type(self, value: str) -> str:
+        return str(TYPE_LABELS.get(value, value))
+
     def render_flavors(self, record: NodeRow) -> str:
         return ", ".join(record.flavors) or gettext("none")
 
     def value_flavors(self, record: NodeRow) -> str:
         return "; ".join(record.flavors)
+
+
+TYPE_LABELS: dict[str, Promise] = {"spot": _("spot"), "on-demand": _("on demand"), "reserved": _("reserved")}
 
 
 class DeviceTable(PortalTable):

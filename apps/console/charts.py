@@ -27,9 +27,9 @@ from apps.core.csv import csv_response
 from apps.core.tables import wants_csv
 from apps.core.windows import Bucket, choose_bucket
 from apps.observations.models import Source
-from apps.usage.filters import DEFAULT_BUCKET
 
 KEYS_SHOWN = 6
+STEPS = ("", "hour", "day", "month")
 
 
 def _reasons(page: Page) -> Series:
@@ -98,7 +98,7 @@ KINDS: dict[str, _Kind] = {
         (*FLEET, *QUOTA),
         capacity_charts.trend,
         "capacity",
-        buckets=("hour", "day", "month"),
+        buckets=STEPS,
     ),
     "allocation-ratio": _Kind(
         _("Allocation ratio over time"),
@@ -108,7 +108,7 @@ KINDS: dict[str, _Kind] = {
         (*FLEET, *QUOTA),
         capacity_charts.ratio,
         "capacity",
-        buckets=("hour", "day", "month"),
+        buckets=STEPS,
     ),
     "node-utilisation": _Kind(
         _("How busy the node's devices were"),
@@ -175,7 +175,7 @@ def table(request: HttpRequest, name: str) -> HttpResponseBase:
     if wants_csv(request):
         head = [gettext("Start"), *(line.label for line in series.lines)]
         return csv_response(f"chart_{name}", [head, *([at, *values] for at, values in series.rows())])
-    chosen = request.GET.get("bucket") or DEFAULT_BUCKET
+    chosen = request.GET.get("bucket", "")
     context = {
         "kind": kind,
         "series": series,

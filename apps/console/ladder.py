@@ -1,7 +1,7 @@
 """The capacity ladder: physical ≥ allocatable ≥ committed on one scale. Pure. Input: capacity totals; output: rungs.
 
 Physical and what is out of use count whole cards; held, free, nominal and ceiling are GPU-equivalents (the
-published weight table turns slices and MIG instances into shares of a card). A number nobody said is None; what of
+published weight table turns slices and MIG instances into shares of a card). Stranded is neither held nor free. A number nobody said is None; what of
 the allocatable nobody knows to be held or free is not drawn, and no ratio is taken over it.
 """
 
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from apps.capacity.rows import Totals
+from apps.console.measures import shaded
 
 ZERO = Decimal(0)
 Segment = tuple[str, Decimal]
@@ -48,8 +49,12 @@ def ladder(totals: Totals) -> Ladder:
     scale = min(max(widest, (nominal or ZERO) + over), widest * Decimal("1.25"))
     return Ladder(
         scale=scale,
-        physical=(("f-free", Decimal(totals.allocatable_devices)), ("f-out", Decimal(out_total))),
-        allocatable=(("f-held", totals.held_bound or ZERO), ("f-free", max(ZERO, totals.free or ZERO))),
+        physical=(("f-free", Decimal(totals.allocatable_devices)), *shaded(totals.buckets)),
+        allocatable=(
+            ("f-held", totals.held_bound or ZERO),
+            ("f-stranded", totals.stranded or ZERO),
+            ("f-free", max(ZERO, totals.free or ZERO)),
+        ),
         committed=(("f-commit", nominal or ZERO), ("f-ceiling", min(over, scale - (nominal or ZERO)))),
         out=out,
         out_total=out_total,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 from urllib.parse import urlencode
 
@@ -15,8 +16,14 @@ from apps.findings.selectors import Finding
 def address(name: str, *args: str, **filters: Any) -> str:
     """A console page with its filters; empty ones are left out."""
     query = urlencode({key: value for key, value in filters.items() if value not in ("", None)})
-    path = reverse(f"console:{name}", args=args)
+    path = _path(name, args)
     return f"{path}?{query}" if query else path
+
+
+@lru_cache(maxsize=8192)
+def _path(name: str, args: tuple[str, ...]) -> str:
+    """A table asks for the same few paths once per cell."""
+    return reverse(f"console:{name}", args=args)
 
 
 def node_url(cluster_slug: str, name: str) -> str:

@@ -39,7 +39,7 @@ class StackTable(PortalTable):
         verbose_name=_("Differ from most"), accessor="outliers", classes="num", empty_values=()
     )
     models = TextColumn(verbose_name=_("Models"), hide_small=True, orderable=False)
-    sources = TextColumn(verbose_name=_("Said by"), hide_small=True, orderable=False)
+    sources = TextColumn(verbose_name=_("Said by"), hide_small=True, orderable=False, classes="nowrap")
 
     class Meta(PortalTable.Meta):
         empty_text = _("No version matches.")

@@ -13,7 +13,7 @@ from django.utils.translation import gettext_lazy as _
 from apps.admissions.filters import ScopedForm
 from apps.core.window_form import WindowForm
 from apps.core.windows import Bucket, choose_bucket
-from apps.usage.fleet import Step
+from apps.usage.fleet import Step, step_of
 from apps.usage.selectors import UsageBy, UsageCriteria
 
 GROUPS = [
@@ -26,9 +26,8 @@ GROUPS = [
 ]
 
 BUCKETS = [("", _("automatic")), ("hour", _("hour")), ("day", _("day")), ("month", _("month"))]
-DEFAULT_BUCKET = "day"
 # How far back a trend looks by itself: about as many points as a chart shows well.
-_LOOKS_BACK = {"hour": "3d", "day": "60d", "month": "730d"}
+_LOOKS_BACK = {"": "14d", "hour": "3d", "day": "60d", "month": "730d"}
 _HOURS_UP_TO = timedelta(days=62)
 
 
@@ -41,13 +40,14 @@ class TrendForm(WindowForm):
 
     @property
     def step(self) -> Step:
-        """Only after `is_valid()`."""
-        return cast(Step, self.cleaned_data.get("bucket") or DEFAULT_BUCKET)
+        """Only after `is_valid()`. Without a bucket what a chart of the window can show."""
+        return cast(Step, self.cleaned_data.get("bucket") or step_of(self.time_window))
 
     def clean(self) -> dict[str, Any]:
-        self.default_window = _LOOKS_BACK[self.step]
+        bucket = self.cleaned_data.get("bucket", "")
+        self.default_window = _LOOKS_BACK[bucket]
         cleaned = super().clean()
-        if not self.errors and self.step == "hour" and self.time_window.length > _HOURS_UP_TO:
+        if not self.errors and bucket == "hour" and self.time_window.length > _HOURS_UP_TO:
             self.add_error("window", _("By hour a window is at most 62 days long."))
         return cleaned
 

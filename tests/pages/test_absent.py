@@ -37,7 +37,7 @@ def test_the_ladder_says_that_nobody_knows_what_is_held(without_pods: World, pat
 def test_pool_and_node_tables_say_not_collected(without_pods: World) -> None:
     client = without_pods.client("admin")
     assert "0 held, " not in text(client, "/capacity/")
-    for table, held in (("pools", "Held by pods"), ("nodes", "Held")):
+    for table, held in (("pools", "Held"), ("nodes", "Held")):
         head, *rows = download(client, f"/capacity/?format=csv&table={table}")
         assert rows
         assert {(row[head.index(held)], row[head.index("Free")]) for row in rows} == {("", "")}

@@ -65,6 +65,25 @@ def test_the_ratio_held_is_of_what_was_read() -> None:
     assert sum(amount for _, amount in shown.allocatable) == 400
 
 
+def test_what_is_out_of_use_is_drawn_by_who_can_change_it() -> None:
+    shown = ladder(totals())
+    assert shown.physical == (
+        ("f-free", Decimal(936)),
+        ("f-broken", Decimal(56)),
+        ("f-away", Decimal(24)),
+        ("f-reserve", Decimal(8)),
+    )
+
+
+def test_stranded_is_neither_held_nor_free() -> None:
+    shown = ladder(totals(free=Decimal(92), stranded=Decimal(32)))
+    assert shown.allocatable == (
+        ("f-held", Decimal(812)),
+        ("f-stranded", Decimal(32)),
+        ("f-free", Decimal(92)),
+    )
+
+
 def test_an_empty_fleet_has_no_ratios() -> None:
     nothing = Decimal(0)
     empty = totals(
