@@ -20,6 +20,8 @@ from apps.observations.services import Target, apply_list
 from worker.parsers.kinds import KINDS, decode_list, page_rows
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "golden"
+PLUGINS, DRIVERS = "fleet.yaml", "dra.yaml"
+BOTH = (PLUGINS, DRIVERS)
 MIB = 2**20
 
 
@@ -40,13 +42,25 @@ class Wanted:
 
 
 @functools.lru_cache(maxsize=2)
-def fleet(file: str = "fleet.yaml") -> dict[str, Any]:
+def fleet(file: str) -> dict[str, Any]:
     found: dict[str, Any] = yaml.safe_load((DATA / file).read_text("utf-8"))
     return found
 
 
-def nodes(file: str = "fleet.yaml") -> dict[str, dict[str, Any]]:
-    return {node["name"]: node for node in fleet(file)["nodes"]}
+def nodes(*files: str) -> dict[str, dict[str, Any]]:
+    return {node["name"]: node for file in files for node in fleet(file)["nodes"]}
+
+
+def pools(*files: str) -> dict[str, tuple[int, int, Decimal, Decimal]]:
+    """By hand: cards, usable cards, GPU-equivalents of all units and of the usable ones."""
+    found: dict[str, tuple[int, int, Decimal, Decimal]] = {}
+    for file in files:
+        for key, (cards, usable, every, left) in fleet(file)["pools"].items():
+            before = found.get(key, (0, 0, Decimal(0), Decimal(0)))
+            found[key] = (
+                before[0] + cards, before[1] + usable, before[2] + Decimal(every), before[3] + Decimal(left),
+            )  # fmt: skip
+    return found
 
 
 def bytes_of(memory: str | int | None) -> int | None:
@@ -159,7 +173,7 @@ def class_objects() -> list[dict[str, Any]]:
                 **({"extendedResourceName": found["extended"]} if "extended" in found else {}),
             },
         }
-        for found in fleet("dra.yaml")["classes"]
+        for found in fleet(DRIVERS)["classes"]
     ]
 
 
@@ -321,12 +335,15 @@ def _written(cluster: Cluster, kind_name: str, items: list[dict[str, Any]], at: 
 def collected_fleet() -> Cluster:
     """The golden fleet as a cluster that was read at AT; what a node offered `before` was read three minutes earlier."""
     cluster = Cluster.objects.create(slug="golden", name="Golden", kubeconfig_path="/nowhere")
-    found = nodes().values()
+    found = nodes(*BOTH).values()
     _written(cluster, "Node", [node_object(node, before="before" in node) for node in found], EARLIER)
     _written(cluster, "Node", [node_object(node) for node in found], AT)
     _written(cluster, "Pod", [pod for node in found for pod in pod_objects(node)], AT)
-    for source in (models.Source.NODES, models.Source.PODS, models.Source.KUEUE, models.Source.VOLCANO):
-        there = source in (models.Source.NODES, models.Source.PODS)
+    _written(cluster, "DeviceClass", class_objects(), AT)
+    _written(cluster, "ResourceSlice", [item for node in found for item in slice_objects(node)], AT)
+    _written(cluster, "ResourceClaim", [item for node in found for item in claim_objects(node)], AT)
+    for source in models.Source:
+        there = source not in (models.Source.KUEUE, models.Source.VOLCANO)
         models.SourceState.objects.create(
             cluster=cluster,
             source=source,

@@ -6,6 +6,7 @@ First by the facts of each node alone, then as a collected cluster through the c
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
@@ -24,6 +25,9 @@ from apps.fleet.inventory import Group, node_inventory, shape
 
 from .golden import (
     AT,
+    BOTH,
+    DRIVERS,
+    PLUGINS,
     Wanted,
     claim_objects,
     class_objects,
@@ -32,11 +36,12 @@ from .golden import (
     node_object,
     nodes,
     parsed,
+    pools,
     slice_objects,
     wanted,
 )
 
-NODES = nodes()
+NODES = nodes(PLUGINS)
 
 
 def given(node: dict[str, Any]) -> dict[str, Any]:
@@ -122,7 +127,7 @@ def test_nodes_of_one_shape_have_one_inventory() -> None:
 
 
 def test_weights_by_hand() -> None:
-    for product, profile, compute, memory, most, name in fleet()["weights"]:
+    for product, profile, compute, memory, most, name in fleet(PLUGINS)["weights"]:
         weight = mig_weight(product, profile)
         assert (weight.compute, weight.memory) == (Fraction(compute), Fraction(memory)), (product, profile)
         assert (weight.per_card, weight.profile, weight.known) == (most, name, True), (product, profile)
@@ -138,12 +143,9 @@ def test_pools_and_totals_by_the_facts() -> None:
             pool[1] += item.allocatable - kept
             pool[2] += sum(u.unit.equivalents * Fraction(u.physical) for u in item.units)
             pool[3] += sum(u.unit.equivalents * Fraction(u.allocatable) for u in item.units) - kept
-    found = {key: [*pool[:2], rounded(pool[2]), rounded(pool[3])] for key, pool in cards.items()}
-    expected = {
-        key: [*pool[:2], Decimal(pool[2]), Decimal(pool[3])] for key, pool in fleet()["pools"].items()
-    }
-    assert found == expected
-    totals = fleet()["totals"]
+    found = {key: (*pool[:2], rounded(pool[2]), rounded(pool[3])) for key, pool in cards.items()}
+    assert found == pools(PLUGINS)
+    totals = fleet(PLUGINS)["totals"]
     assert sum(pool[0] for pool in cards.values()) == totals["cards"]
     assert sum(pool[1] for pool in cards.values()) == totals["usable"]
     assert rounded(sum((pool[3] for pool in cards.values()), Fraction(0))) == Decimal(totals["equivalents"])
@@ -151,7 +153,7 @@ def test_pools_and_totals_by_the_facts() -> None:
 
 # ------------------------------------------------------------------------------------------ nodes with DRA drivers
 
-DRA = nodes("dra.yaml")
+DRA = nodes(DRIVERS)
 
 
 @functools.lru_cache(maxsize=1)
@@ -201,6 +203,7 @@ def collected(db: None) -> tuple[CapacityReport, list[NodeRow]]:
     return capacity_and_nodes(now=AT)
 
 
+ALL = nodes(*BOTH)
 Shown = tuple[str, str, int, dict[str, int], int, dict[str, Any], tuple[int, int], bool]
 
 
@@ -231,13 +234,13 @@ def test_every_node_as_it_is_shown(collected: tuple[CapacityReport, list[NodeRow
     by_node: dict[str, list[NodeRow]] = {}
     for row in rows:
         by_node.setdefault(row.node, []).append(row)
-    found = {name: [shown(row) for row in by_node.get(name, ())] for name in NODES}
-    expected = {name: [expected_row(group) for group in wanted(node)] for name, node in NODES.items()}
+    found = {name: [shown(row) for row in by_node.get(name, ())] for name in ALL}
+    expected = {name: [expected_row(group) for group in wanted(node)] for name, node in ALL.items()}
     assert {name: rows for name, rows in found.items() if rows != expected[name]} == {}, (
         "differ from the hand"
     )
-    assert by_node.keys() == {name for name, node in NODES.items() if node["expect"]}
-    for name, node in NODES.items():
+    assert by_node.keys() == {name for name, node in ALL.items() if node["expect"]}
+    for name, node in ALL.items():
         for group, row in zip(wanted(node), by_node.get(name, ()), strict=True):
             assert {code_text(code) for code in group.codes} <= set(row.notes), name
 
@@ -245,38 +248,39 @@ def test_every_node_as_it_is_shown(collected: tuple[CapacityReport, list[NodeRow
 def test_what_pods_hold_by_hand(collected: tuple[CapacityReport, list[NodeRow]]) -> None:
     _report, rows = collected
     for row in rows:
-        held = NODES[row.node].get("held", {})
+        held = ALL[row.node].get("held", {})
         for unit in row.units:
             expected = held.get(unit.resource, [0, unit.allocatable])
-            assert [unit.held_bound, unit.free] == expected, row.node
-        assert row.over_held == NODES[row.node].get("over_held", 0), row.node
+            assert [unit.held_bound, unit.free] == [Decimal(amount) for amount in expected], row.node
+        assert (row.over_held or 0) == ALL[row.node].get("over_held", 0), row.node
 
 
 def test_nodes_without_cards_are_noted(collected: tuple[CapacityReport, list[NodeRow]]) -> None:
     report, _rows = collected
     noted = {(note.code, name) for note in report.notes for name in note.objects}
-    for name, node in NODES.items():
-        for code in node.get("codes", ()):
+    for name, node in ALL.items():
+        for code in (*node.get("codes", ()), *node.get("node_codes", ())):
             assert (code, name) in noted
 
 
 def test_every_pool_and_the_totals_by_hand(collected: tuple[CapacityReport, list[NodeRow]]) -> None:
     report, _rows = collected
     found = {
-        f"{pool.model}|{pool.sharing_mode}": [
+        f"{pool.model}|{pool.sharing_mode}": (
             pool.physical_devices,
             pool.allocatable_devices,
             pool.amounts["equivalents"].physical,
             pool.amounts["equivalents"].allocatable,
-        ]
+        )
         for pool in report.pools
     }
-    assert found == {
-        key: [*pool[:2], Decimal(pool[2]), Decimal(pool[3])] for key, pool in fleet()["pools"].items()
-    }
-    totals = fleet()["totals"]
-    assert report.totals.physical_devices == totals["cards"]
-    assert report.totals.allocatable_devices == totals["usable"]
-    assert dict(report.totals.buckets) == totals["out"]
-    assert report.totals.allocatable == Decimal(totals["equivalents"])
-    assert sum(totals["out"].values()) + totals["usable"] == totals["cards"]
+    assert found == pools(*BOTH)
+    by_hand = [fleet(file)["totals"] for file in BOTH]
+    cards, usable = (sum(totals[name] for totals in by_hand) for name in ("cards", "usable"))
+    out: Counter[str] = Counter()
+    for totals in by_hand:
+        out.update(totals["out"])
+    assert (report.totals.physical_devices, report.totals.allocatable_devices) == (cards, usable)
+    assert dict(report.totals.buckets) == out
+    assert report.totals.allocatable == sum(Decimal(totals["equivalents"]) for totals in by_hand)
+    assert out.total() + usable == cards
