@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from simcluster import promql, statuses
+from simcluster.exporters import DCGM, METRICS, Exporter, Metric
 from simcluster.faults import Effect
 from simcluster.promql import Matcher
 from simcluster.statuses import Refused
-from simcluster.telemetry import HELP, METRICS, Instance, Run, Telemetry, Use, axis
+from simcluster.telemetry import Instance, Run, Telemetry, User, View, axis
 
 if TYPE_CHECKING:
     from simcluster.server import Request
 
 ENDPOINTS = frozenset(("query", "query_range", "series", "labels", "label", "targets", "status", "metadata"))
-JOB, EXPORTER_NAMESPACE, EXPORTER = "nvidia-dcgm-exporter", "gpu-operator", "nvidia-dcgm-exporter"
 MOST_POINTS = 11_000
 Labels = dict[str, str]
 
@@ -97,13 +97,15 @@ def _duration(text: str) -> float:
 
 
 # ---- series ---------------------------------------------------------------------------------------------------
-def _target_labels(node: str, index: int) -> Labels:
+def _target_labels(node: str, exporter: Exporter, index: int) -> Labels:
+    """What a ServiceMonitor adds; the node only where the exporter does not name it."""
     return {
-        "container": EXPORTER,
-        "instance": f"10.42.{index // 250}.{index % 250 + 4}:9400",
-        "job": JOB,
-        "namespace": EXPORTER_NAMESPACE,
-        "pod": f"{EXPORTER}-{_suffix(node)}",
+        "container": exporter.container,
+        "instance": f"10.42.{index // 250}.{index % 250 + 4}:{exporter.port}",
+        "job": exporter.job,
+        "namespace": exporter.namespace,
+        "pod": f"{exporter.pod}-{_suffix(node)}",
+        **({"node": node} if exporter.node_label else {}),
     }
 
 
@@ -113,10 +115,18 @@ def _suffix(node: str) -> str:
     return "".join(letters[(seed >> shift) % len(letters)] for shift in (0, 3, 7, 11, 13))
 
 
-def _pod_labels(use: Use | None, prefix: str) -> Labels:
-    if use is None or not use.pod:
+def _pod_labels(exporter: Exporter, user: User | None, target: Labels) -> Labels:
+    """The workload's labels; those that the target has as well are renamed, as without honorLabels."""
+    if user is None:
         return {}
-    return {f"{prefix}container": "main", f"{prefix}namespace": use.namespace, f"{prefix}pod": use.pod}
+    own = dict(user.labels)
+    if exporter.workload:
+        namespace, pod, container = exporter.workload
+        own = {container: "main", namespace: user.namespace, pod: user.pod, **own}
+    return {f"exported_{name}" if name in target else name: text for name, text in own.items()}
+
+
+_Parts = list[tuple[int, list[str]]]
 
 
 class _Query:
@@ -126,28 +136,33 @@ class _Query:
         self, telemetry: Telemetry, matchers: list[Matcher], times: Sequence[float], effect: Effect
     ) -> None:
         self.telemetry, self.times = telemetry, times
-        self.metrics = self._named(matchers, METRICS)
+        named = set(self._named(matchers, METRICS))
+        self._metrics = {
+            exporter.job: [metric for metric in exporter.metrics if metric.name in named]
+            for exporter in telemetry.nodes.values()
+        }
         self.wants_up = bool(self._named(matchers, ("up",)))
         self._others = [m for m in matchers if m.label != "__name__"]
         self._value, self._empty = effect.value, effect.empty
-        self._targets = {node: _target_labels(node, i) for i, node in enumerate(telemetry.nodes)}
+        self._targets = targets(telemetry)
 
     @staticmethod
     def _named(matchers: list[Matcher], names: Iterable[str]) -> list[str]:
         tests = [m for m in matchers if m.label == "__name__"]
         return [name for name in names if all(m.test(name) for m in tests)]
 
-    def series(self) -> Iterator[tuple[Labels, list[tuple[int, list[str]]]]]:
+    def series(self) -> Iterator[tuple[Labels, _Parts]]:
         """(labels, [(first step, texts)]), one per series; a series may have gaps."""
         if self._empty:
             return
         with self.telemetry.lock:
             if self.wants_up:
                 yield from self._up()
-            for instance in self.telemetry.instances if self.metrics else ():
-                yield from self._instance(instance)
+            for instance in self.telemetry.instances:
+                if self._metrics[instance.exporter.job]:
+                    yield from self._instance(instance)
 
-    def _up(self) -> Iterator[tuple[Labels, list[tuple[int, list[str]]]]]:
+    def _up(self) -> Iterator[tuple[Labels, _Parts]]:
         for node, target in self._targets.items():
             labels = {"__name__": "up", **target}
             if promql.matches(self._others, labels):
@@ -157,30 +172,48 @@ class _Query:
     def _faulty(self, texts: list[str]) -> list[str]:
         return texts if self._value is None else [self._value] * len(texts)
 
-    def _instance(self, instance: Instance) -> Iterator[tuple[Labels, list[tuple[int, list[str]]]]]:
-        by_user: dict[tuple[str, str, bool], list[Run]] = {}
+    def _instance(self, instance: Instance) -> Iterator[tuple[Labels, _Parts]]:
+        found: dict[tuple[User | None, bool, bool], list[tuple[Run, View]]] = {}
         changed = instance.relabelled[0] if instance.relabelled else None
         for run in self.telemetry.runs(instance, self.times):
-            user = (run.use.namespace, run.use.pod) if run.use else ("", "")
             later = changed is not None and self.times[run.first] >= changed
-            by_user.setdefault((*user, later), []).append(run)
-        for runs in by_user.values():
-            labels = {
-                **instance.labels_at(self.times[runs[0].first]),
-                **self._targets[instance.node],
-                **_pod_labels(runs[0].use, "exported_"),
-            }
+            for view in self.telemetry.views(instance, run, self.times):
+                who = view.user and view.user._replace(activity=0.0, memory=0.0)
+                found.setdefault((who, view.parts, later), []).append((run, view))
+        target = self._targets[instance.node]
+        for (who, _parts, _later), views in found.items():
+            at = self.times[views[0][0].first]
+            pod = _pod_labels(instance.exporter, who, target)
+            labels = {**instance.labels_at(at), **target, **pod}
             if not promql.matches(self._others, labels):
                 continue
-            activities = [self.telemetry.activity(run.use, self.times, run) for run in runs]
-            for metric in self.metrics:
-                parts = []
-                for run, activity in zip(runs, activities, strict=True):
-                    texts = self.telemetry.texts(metric, instance, run, self.times, activity)
-                    if texts is not None:
-                        parts.append((run.first, self._faulty(texts)))
-                if parts:
-                    yield {"__name__": metric, **labels}, parts
+            runs = [
+                (run._replace(first=first, last=last), view)
+                for run, view in views
+                for first, last in view.steps
+            ]
+            activities = [self.telemetry.activity(run.use, self.times, run) for run, _view in runs]
+            for metric in self._metrics[instance.exporter.job]:
+                if parts := self._parts(metric, instance, runs, activities):
+                    yield {"__name__": metric.name, **labels}, parts
+
+    def _parts(
+        self, metric: Metric, instance: Instance, runs: list[tuple[Run, View]], activities: list[list[int]]
+    ) -> _Parts:
+        parts: _Parts = []
+        for (run, view), activity in zip(runs, activities, strict=True):
+            user = view.user if view.parts else None
+            texts = self.telemetry.texts(metric, instance, run, self.times, activity, user)
+            if texts is not None:
+                parts.append((run.first, self._faulty(texts)))
+        return parts
+
+
+def targets(telemetry: Telemetry) -> dict[str, Labels]:
+    """The scrape target of each node with an exporter."""
+    return {
+        node: _target_labels(node, exporter, i) for i, (node, exporter) in enumerate(telemetry.nodes.items())
+    }
 
 
 def _answer(kind: str, results: list[bytes]) -> bytes:
@@ -296,8 +329,8 @@ def _targets(
 ) -> bytes:
     telemetry, now = request.cluster.telemetry, request.cluster.now()
     active = [
-        {"labels": _target_labels(node, i), "health": "up" if telemetry.up(node, now) else "down"}
-        for i, node in enumerate(telemetry.nodes)
+        {"labels": labels, "health": "up" if telemetry.up(node, now) else "down"}
+        for node, labels in targets(telemetry).items()
     ]
     return _success({"activeTargets": active, "droppedTargets": []})
 
@@ -305,7 +338,9 @@ def _targets(
 def _metadata(
     _request: Request, _parameters: dict[str, str], _pairs: list[tuple[str, str]], _effect: Effect
 ) -> bytes:
-    return _success({name: [{"type": kind, "help": text, "unit": ""}] for name, (kind, text) in HELP.items()})
+    return _success(
+        {name: [{"type": one.kind, "help": one.help, "unit": ""}] for name, one in METRICS.items()}
+    )
 
 
 def _status(
@@ -330,26 +365,35 @@ _ROUTES = {
 
 # ---- the exporter ---------------------------------------------------------------------------------------------
 def exporter(request: Request) -> None:
-    """All nodes' series as their exporters print them, for a real Prometheus to scrape."""
+    """All NVIDIA nodes' series as their exporters print them, for a real Prometheus to scrape."""
     _present(request)
     effect = request.cluster.faults.effect("metrics", "get")
     _before(request, effect)
     now = request.cluster.now()
-    lines: dict[str, list[str]] = {metric: [] for metric in METRICS}
+    lines: dict[Metric, list[str]] = {metric: [] for metric in DCGM.metrics}
     telemetry = request.cluster.telemetry
     with telemetry.lock:
         for instance in () if effect.empty else telemetry.instances:
-            for run in telemetry.runs(instance, (now,)):
-                activity = telemetry.activity(run.use, (now,), run)
-                shown = {**instance.labels_at(now), **_pod_labels(run.use, "")}
-                labels = ",".join(f'{name}="{value}"' for name, value in shown.items())
-                for metric in METRICS:
-                    texts = telemetry.texts(metric, instance, run, (now,), activity)
-                    if texts is not None:
-                        lines[metric].append(f"{metric}{{{labels}}} {effect.value or texts[0]}")
+            if instance.exporter is DCGM:
+                _print(telemetry, instance, now, effect, lines)
     text = "".join(
-        f"# HELP {metric} {HELP[metric][1]}\n# TYPE {metric} {HELP[metric][0]}\n" + "\n".join(found) + "\n"
+        f"# HELP {metric.name} {metric.help}\n# TYPE {metric.name} {metric.kind}\n" + "\n".join(found) + "\n"
         for metric, found in lines.items()
         if found
     )
     request.answer(text.encode(), content_type="text/plain; version=0.0.4; charset=utf-8", effect=effect)
+
+
+def _print(
+    telemetry: Telemetry, instance: Instance, now: float, effect: Effect, lines: dict[Metric, list[str]]
+) -> None:
+    for run in telemetry.runs(instance, (now,)):
+        activity = telemetry.activity(run.use, (now,), run)
+        for view in telemetry.views(instance, run, (now,)):
+            shown = {**instance.labels_at(now), **_pod_labels(DCGM, view.user, {})}
+            labels = ",".join(f'{name}="{value}"' for name, value in shown.items())
+            user = view.user if view.parts else None
+            for metric, found in lines.items():
+                texts = telemetry.texts(metric, instance, run, (now,), activity, user)
+                if texts is not None:
+                    found.append(f"{metric.name}{{{labels}}} {effect.value or texts[0]}")

@@ -1,9 +1,9 @@
-"""What DCGM would have said of every card and MIG instance, at any time since the epoch.
+"""What the exporters would have said of every card and partition, at any time since the epoch.
 
 Input: who used a device when (`begin`, `end`, `outage`, `xid`); output: series of values at given times, computed
-when asked and not stored. Invariants: a value depends on the device, the pod's profile and the time only, so the same
-question always gets the same answer; a device of a node whose exporter is down has no value at all; GPU_UTIL does
-not exist on a MIG instance; the board's power stands on every instance of a card.
+when asked and not stored. Invariants: a value depends on the device, the pods' profile and the time only, so the same
+question always gets the same answer; a device of a node whose exporter is down has no value at all; what means
+something on whole cards only does not exist on a partition; what is said of a board stands on every instance of it.
 """
 
 from __future__ import annotations
@@ -14,28 +14,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import cos, pi
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-UTIL = "DCGM_FI_DEV_GPU_UTIL"
-ENGINE = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
-SM = "DCGM_FI_PROF_SM_ACTIVE"
-USED, FREE, RESERVED = "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_FB_FREE", "DCGM_FI_DEV_FB_RESERVED"
-POWER, TEMP = "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_GPU_TEMP"
-XID, ENERGY = "DCGM_FI_DEV_XID_ERRORS", "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
+from simcluster.exporters import BOARD, DCGM, Exporter, Metric
 
-HELP: dict[str, tuple[str, str]] = {
-    TEMP: ("gauge", "GPU temperature (in C)."),
-    POWER: ("gauge", "Power draw (in W)."),
-    ENERGY: ("counter", "Total energy consumption since boot (in mJ)."),
-    UTIL: ("gauge", "GPU utilization (in %)."),
-    XID: ("gauge", "Value of the last XID error encountered."),
-    FREE: ("gauge", "Framebuffer memory free (in MiB)."),
-    USED: ("gauge", "Framebuffer memory used (in MiB)."),
-    RESERVED: ("gauge", "Framebuffer memory reserved (in MiB)."),
-    ENGINE: ("gauge", "Ratio of time the graphics engine is active."),
-    SM: ("gauge", "The ratio of cycles an SM has at least 1 warp assigned."),
-}
-METRICS = tuple(HELP)
+Sharing = Literal["one", "none", "flips", "copies", "processes"]
+"""How the exporter names the pods of a shared device: the last that came; none, since it does not know the resource;
+now this, now that one; a copy of each series per pod (KUBERNETES_VIRTUAL_GPUS); the same with true parts of
+utilisation and memory beside the card's own series."""
 SCRAPE_SECONDS = 30
 
 
@@ -49,12 +35,21 @@ class Profile:
     memory: float = 0.75
 
 
-class Use(NamedTuple):
-    """A stretch of one device's time; `end` None while it lasts. Idle stretches are not stored."""
+class User(NamedTuple):
+    """A pod on a device; its parts (0…1) of what the device does, and the labels that its series carry beside."""
 
-    start: float
     namespace: str
     pod: str
+    activity: float = 1.0
+    memory: float = 1.0
+    labels: tuple[tuple[str, str], ...] = ()
+
+
+class Use(NamedTuple):
+    """A stretch of one device's time with the same pods on it; idle stretches are not stored."""
+
+    start: float
+    users: tuple[User, ...]
     profile: Profile
     salt: int
     energy: float
@@ -62,17 +57,21 @@ class Use(NamedTuple):
 
 @dataclass(slots=True)
 class Instance:
-    """One card, or one MIG instance of it, with its exporter labels."""
+    """One card, or one partition of it, with its exporter's labels. `lacks`: metrics that this installation does not
+    give; `blank`: metrics for which it prints the sentinel of an unsupported value."""
 
     labels: dict[str, str]
     node: str
     memory_mib: int
     idle_watts: float
     max_watts: float
-    has_sm: bool
-    mig: bool
+    part: bool
     salt: int
     card: Card
+    exporter: Exporter = DCGM
+    lacks: frozenset[str] = frozenset()
+    blank: frozenset[str] = frozenset()
+    sharing: Sharing = "one"
     uses: list[Use] = field(default_factory=list)
     ends: list[float | None] = field(default_factory=list)
     relabelled: tuple[float, dict[str, str]] | None = None
@@ -83,6 +82,13 @@ class Instance:
             return self.labels
         return self.labels | self.relabelled[1]
 
+    def gives(self, metric: Metric) -> bool:
+        """Whether the exporter has the metric for this instance."""
+        if metric.name in self.lacks or (self.part and metric.whole_only):
+            return False
+        elsewhere = self.exporter.board_on_first and self.card.instances[0] is not self
+        return not elsewhere or metric.what in ("used", "free", "total")
+
 
 @dataclass(slots=True)
 class Card:
@@ -91,6 +97,15 @@ class Card:
     uuid: str
     instances: list[Instance] = field(default_factory=list)
     xids: list[tuple[float, int]] = field(default_factory=list)
+
+
+class View(NamedTuple):
+    """A part of a run as one series shows it: of the device (user None) or of a pod; `parts`: the pod's own share of
+    utilisation and memory instead of the device's values, and of nothing else."""
+
+    user: User | None
+    steps: tuple[tuple[int, int], ...]
+    parts: bool = False
 
 
 def _mixed(step: int, salt: int) -> int:
@@ -128,8 +143,9 @@ _ACTIVITY: dict[str, Callable[[Profile, float, int], int]] = {
     "steady": _steady,
     "daily": _daily,
     "bursts": _bursts,
-    "idle": lambda _profile, _at, _salt: 0,
+    "idle": lambda _profile, at, salt: _mixed(int(at) // SCRAPE_SECONDS, salt) % 9,
 }
+"""Idle is noise of less than a hundredth, as it is measured on real cards."""
 _MEAN_FACTOR = {"steady": 0.95, "daily": 0.68, "bursts": 0.13, "idle": 0.0}
 
 
@@ -147,7 +163,7 @@ class Telemetry:
     def __init__(self, epoch: float = 0.0) -> None:
         self.epoch = epoch
         self.instances: list[Instance] = []
-        self.nodes: list[str] = []
+        self.nodes: dict[str, Exporter] = {}
         self.outages: dict[str, list[tuple[float, float | None]]] = {}
         self.lock = threading.RLock()
 
@@ -156,17 +172,16 @@ class Telemetry:
         with self.lock:
             self.instances.append(instance)
             instance.card.instances.append(instance)
-            if instance.node not in self.nodes:
-                self.nodes.append(instance.node)
+            self.nodes.setdefault(instance.node, instance.exporter)
 
     def begin(
-        self, instance: Instance, at: float, namespace: str, pod: str, profile: Profile, salt: int
+        self, instance: Instance, at: float, users: tuple[User, ...], profile: Profile, salt: int
     ) -> None:
-        """A pod starts to use a device; a use that is still open ends."""
+        """Pods start to use a device; a use that is still open ends."""
         with self.lock:
             self.end(instance, at)
             energy = self._energy(instance, at)
-            instance.uses.append(Use(at, namespace, pod, profile, salt, energy))
+            instance.uses.append(Use(at, users, profile, salt, energy))
             instance.ends.append(None)
 
     def end(self, instance: Instance, at: float) -> None:
@@ -264,35 +279,95 @@ class Telemetry:
         level = _ACTIVITY[profile.kind]
         return [level(profile, times[step], salt) for step in range(run.first, run.last)]
 
-    def texts(
-        self, metric: str, instance: Instance, run: Run, times: Sequence[float], activity: list[int]
-    ) -> list[str] | None:
-        """The values of one metric over a run as Prometheus would print them; None when there is none."""
-        if metric == ENGINE:
-            return [RATIO[level] for level in activity]
-        if metric == UTIL:
-            return None if instance.mig else [PERCENT[level] for level in activity]
-        if metric == SM:
-            return [RATIO[level * 9 // 10] for level in activity] if instance.has_sm else None
-        if metric in (USED, FREE, RESERVED):
-            return [self._memory(metric, instance, run.use)] * len(activity)
-        if metric == XID:
-            return [self._xid(instance.card, times[step]) for step in range(run.first, run.last)]
-        if metric == ENERGY:
-            return [f"{self._energy(instance, times[step]):.0f}" for step in range(run.first, run.last)]
-        if instance.mig:
-            activity = [self._board(instance.card, times[step]) for step in range(run.first, run.last)]
-        idle, span = instance.idle_watts, instance.max_watts - instance.idle_watts
-        if metric == POWER:
-            return [f"{idle + span * level / 1000:.3f}" for level in activity]
-        return [str(31 + instance.salt % 5 + level * 38 // 1000) for level in activity]
+    def views(self, instance: Instance, run: Run, times: Sequence[float]) -> Iterator[View]:
+        """The series in which a run shows, by how the exporter names the pods of a shared device."""
+        whole = ((run.first, run.last),)
+        users = run.use.users if run.use else ()
+        if instance.sharing == "none":
+            yield View(None, whole)
+        elif len(users) < 2 and instance.sharing != "processes":
+            yield View(users[0] if users else None, whole)
+        elif instance.sharing == "flips":
+            yield from self._flips(instance, run, users, times)
+        elif instance.sharing == "one":
+            yield View(users[-1], whole)
+        else:
+            parts = instance.sharing == "processes"
+            if parts:
+                yield View(None, whole)
+            for user in users:
+                yield View(user, whole, parts)
 
     @staticmethod
-    def _memory(metric: str, instance: Instance, use: Use | None) -> str:
-        reserved = max(20, instance.memory_mib // 140)
+    def _flips(
+        instance: Instance, run: Run, users: tuple[User, ...], times: Sequence[float]
+    ) -> Iterator[View]:
+        """The order in which the exporter asks the kubelet is random: at each scrape another pod may be last."""
+        steps: list[list[tuple[int, int]]] = [[] for _ in users]
+        for step in range(run.first, run.last):
+            mine = steps[_mixed(int(times[step]) // SCRAPE_SECONDS, instance.salt) % len(users)]
+            if mine and mine[-1][1] == step:
+                mine[-1] = (mine[-1][0], step + 1)
+            else:
+                mine.append((step, step + 1))
+        for user, found in zip(users, steps, strict=True):
+            if found:
+                yield View(user, tuple(found))
+
+    def texts(
+        self,
+        metric: Metric,
+        instance: Instance,
+        run: Run,
+        times: Sequence[float],
+        activity: list[int],
+        user: User | None = None,
+    ) -> list[str] | None:
+        """The values of one metric over a run as Prometheus would print them; None when there is none. With a user:
+        this pod's part of utilisation and memory, which is all that is known of it."""
+        if not instance.gives(metric):
+            return None
+        if user is not None:
+            return self._parts(metric, instance, run.use, activity, user)
+        if metric.name in instance.blank:
+            return [_BLANK] * len(activity)
+        if metric.what in _LEVELS:
+            table = _LEVELS[metric.what]
+            return [table[level] for level in activity]
+        if metric.what in ("used", "free", "reserved", "total"):
+            return [_plain(self._memory(metric, instance, run.use) * metric.scale)] * len(activity)
+        if metric.what == "health":
+            return ["1"] * len(activity)
+        if metric.what == "xid":
+            return [self._xid(instance.card, times[step]) for step in range(run.first, run.last)]
+        if metric.what == "energy":
+            steps = range(run.first, run.last)
+            return [f"{self._energy(instance, times[step]) * metric.scale:.0f}" for step in steps]
+        if instance.part and metric.what in BOARD:
+            activity = [self._board(instance.card, times[step]) for step in range(run.first, run.last)]
+        idle, span = instance.idle_watts, instance.max_watts - instance.idle_watts
+        if metric.what == "power":
+            return [f"{(idle + span * level / 1000) * metric.scale:.3f}" for level in activity]
+        return [str(31 + instance.salt % 5 + level * 38 // 1000) for level in activity]
+
+    def _parts(
+        self, metric: Metric, instance: Instance, use: Use | None, activity: list[int], user: User
+    ) -> list[str] | None:
+        if metric.what == "percent":
+            return [PERCENT[int(level * user.activity)] for level in activity]
+        if metric.what == "used":
+            return [str(int(self._memory(metric, instance, use) * user.memory))] * len(activity)
+        return None
+
+    @staticmethod
+    def _memory(metric: Metric, instance: Instance, use: Use | None) -> int:
+        """MiB. Only NVIDIA's driver keeps a part for itself that is neither used nor free."""
+        if metric.what == "total":
+            return instance.memory_mib
+        reserved = max(20, instance.memory_mib // 140) if instance.exporter is DCGM else 0
         usable = instance.memory_mib - reserved
         used = 4 if use is None else int(usable * use.profile.memory)
-        return str({USED: used, FREE: usable - used, RESERVED: reserved}[metric])
+        return {"used": used, "free": usable - used, "reserved": reserved}[metric.what]
 
     @staticmethod
     def _xid(card: Card, at: float) -> str:
@@ -328,8 +403,21 @@ class Telemetry:
         return base + (use.energy - idle_before) + span * (until - use.start) * 1000
 
 
+_BLANK = "9223372036854775794"
+"""What older exporters print for a value that the card does not give."""
 RATIO = tuple(f"{level / 1000:.3f}" for level in range(1001))
 PERCENT = tuple(str(level // 10) for level in range(1001))
+_LEVELS: dict[str, tuple[str, ...]] = {
+    "ratio": RATIO,
+    "percent": PERCENT,
+    "sm_ratio": tuple(RATIO[level * 9 // 10] for level in range(1001)),
+    "sm_percent": tuple(PERCENT[level * 6 // 10] for level in range(1001)),
+}
+
+
+@lru_cache(maxsize=4096)
+def _plain(value: float) -> str:
+    return f"{value:.0f}"
 
 
 @lru_cache(maxsize=64)

@@ -41,7 +41,8 @@ class Arrivals:
                 chance = world.random("stream", team.slug, stream.name)
                 for index in range(stream.standing):
                     world.at(world.epoch + 30 + 20 * index, self._arrive, team, stream, chance)
-                self._plan(team, stream, chance)
+                if stream.per_day:
+                    self._plan(team, stream, chance)
 
     def _plan(self, team: Team, stream: Stream, chance: Random) -> None:
         """The next arrival, by thinning: candidates at the peak rate, kept as often as the time of day says."""

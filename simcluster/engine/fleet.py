@@ -7,17 +7,16 @@ lowest first, so that a run repeats exactly.
 from __future__ import annotations
 
 from bisect import insort
-from hashlib import blake2b
 
 from simcluster.kinds import KINDS
 from simcluster.scenario import FleetFile, Model, Pool, Stack
-from simcluster.telemetry import Card, Instance, Profile
+from simcluster.telemetry import Card, Instance, Profile, User
 from simcluster.timestamps import stamp
 
+from .instances import card_name, device_instance
 from .model import NodeState, Obj, PodState, Unit
 from .node_objects import (
     driver_labels,
-    name_uuid,
     node_annotations,
     node_labels,
     node_object,
@@ -41,7 +40,8 @@ class Fleet:
         self.world = world
         self.nodes: dict[str, NodeState] = {}
         self._by_selector: dict[tuple[tuple[tuple[str, str], ...], str], list[NodeState]] = {}
-        self._users: dict[int, list[PodState]] = {}
+        self._selected: dict[tuple[tuple[str, str], ...], frozenset[str]] = {}
+        self._users: dict[int, list[tuple[PodState, Unit]]] = {}
         for pool in file.pools:
             model = file.models[pool.model]
             for number in range(pool.count):
@@ -54,7 +54,7 @@ class Fleet:
     def _node(self, pool: Pool, model: Model, number: int, given: Stack) -> NodeState:
         name = f"{pool.prefix}-{pool.first + number:02d}"
         stack = stack_of(given)
-        cards = [Card(f"GPU-{name_uuid(f'{name}/{index}')}") for index in range(pool.devices)]
+        cards = [Card(card_name(model.vendor, name, index)) for index in range(pool.devices)]
         units = self._units(name, pool, model, cards, stack.driver)
         labels = node_labels(name, pool, model, number, stack)
         capacity = {resource: str(len(found)) for resource, found in units.items()} | model.beside
@@ -75,15 +75,39 @@ class Fleet:
             return {}
         if pool.mode in ("mig-mixed", "mig-single", "mig-invalid"):
             return self._mig_units(name, pool, model, cards, driver)
+        if pool.mode == "partitions":
+            return self._partitions(name, pool, model, cards, driver)
         instances = [self._instance(name, pool, model, card, i, driver) for i, card in enumerate(cards)]
+        if model.vendor == "neuron":  # a device is two cores to the exporter, one thing to the plugin
+            for index, card in enumerate(cards):
+                self._instance(name, pool, model, card, index, driver, {"neuroncore": str(2 * index + 1)})
         if pool.mode == "dra":
             return {}
-        resource = pool.resource or (SHARED if pool.mode == "renamed" else model.resource)
+        resource = SHARED if pool.mode == "renamed" else model.resource
         return {
             resource: [
                 Unit(replica * len(cards) + index, index, instances[index])
                 for replica in range(pool.replicas)
                 for index in range(len(cards))
+            ]
+        }
+
+    def _partitions(
+        self, name: str, pool: Pool, model: Model, cards: list[Card], driver: str
+    ) -> dict[str, list[Unit]]:
+        """AMD's compute partitions, all of one kind: a card is cut into `replicas` equal parts."""
+        memory = model.memory_mib // pool.replicas
+        return {
+            pool.resource: [
+                Unit(
+                    index * pool.replicas + slot,
+                    index,
+                    self._instance(
+                        name, pool, model, card, index, driver, {"gpu_partition_id": str(slot)}, memory
+                    ),
+                )
+                for index, card in enumerate(cards)
+                for slot in range(pool.replicas)
             ]
         }
 
@@ -123,35 +147,27 @@ class Fleet:
         card: Card,
         index: int,
         driver: str,
-        mig: dict[str, str] | None = None,
+        part: dict[str, str] | None = None,
         memory_mib: int = 0,
     ) -> Instance | None:
-        if model.vendor != "nvidia":
-            return None
-        labels = {
-            "gpu": str(index),
-            "UUID": card.uuid,
-            "pci_bus_id": f"00000000:{0x0F + 16 * index:02X}:00.0",
-            "device": f"nvidia{index}",
-            "modelName": model.model_name,
-            **(mig or {}),
-            "Hostname": node,
-            "DCGM_FI_DRIVER_VERSION": driver,
-        }
-        salt = int(blake2b(f"{node}{index}{mig}".encode(), digest_size=4).hexdigest(), 16)
-        instance = Instance(
-            labels=labels,
-            node=node,
-            memory_mib=memory_mib or model.memory_mib,
-            idle_watts=model.idle_watts,
-            max_watts=model.max_watts,
-            has_sm=pool.sm_active,
-            mig=mig is not None,
-            salt=salt,
-            card=card,
-        )
-        self.world.telemetry.add(instance)
-        return instance
+        if model.vendor == "neuron" and part is None:
+            part = {"neuroncore": str(2 * index)}
+        found = device_instance(node, pool, model, card, index, driver, part=part, memory_mib=memory_mib)
+        if found is not None:
+            self.world.telemetry.add(found)
+        return found
+
+    def add_instance(
+        self,
+        node: NodeState,
+        card: Card,
+        index: int,
+        driver: str,
+        part: dict[str, str] | None = None,
+        memory_mib: int = 0,
+    ) -> Instance | None:
+        """Telemetry of a card, or of a part of it, that is offered by somebody else than the plugin."""
+        return self._instance(node.name, node.pool, node.model, card, index, driver, part, memory_mib)
 
     # ---- placing ------------------------------------------------------------------------------------------
     def matching(self, selector: dict[str, str], resource: str) -> list[NodeState]:
@@ -166,14 +182,27 @@ class Fleet:
             ]
         return found
 
+    def selected(self, selector: dict[str, str]) -> frozenset[str]:
+        """Names of the nodes that carry all these labels."""
+        key = tuple(sorted(selector.items()))
+        found = self._selected.get(key)
+        if found is None:
+            nodes = self.nodes.values()
+            wanted = selector.items()
+            found = frozenset(node.name for node in nodes if wanted <= node.labels.items())
+            self._selected[key] = found
+        return found
+
     def place(self, pod: PodState, resource: str, count: int) -> bool:
-        """Give a pod its devices on the fullest node that has room."""
-        best: NodeState | None = None
+        """Give a pod its devices on the fullest node that has room, or on the emptiest if its work spreads."""
+        spread = pod.job.stream.spread
+        best, best_room = None, 0
         for node in self.matching(pod.selector, resource):
             room = len(node.free[resource])
             if room < count or not node.takes(pod.job.stream):
                 continue
-            if best is None or room < len(best.free[resource]):
+            if best is None or (room > best_room if spread else room < best_room):
+                best_room = room
                 best = node
         if best is None:
             return False
@@ -198,36 +227,51 @@ class Fleet:
         for unit in pod.units:
             if unit.instance is not None:
                 users = self._users.setdefault(id(unit.instance), [])
-                users.append(pod)
+                users.append((pod, unit))
                 self._show(unit.instance, users)
 
     def _stop_using(self, unit: Unit, pod: PodState) -> None:
         if unit.instance is None:
             return
         users = self._users.get(id(unit.instance), [])
-        if pod in users:
-            users.remove(pod)
+        if (pod, unit) in users:
+            users.remove((pod, unit))
             self._show(unit.instance, users)
 
-    def _show(self, instance: Instance, users: list[PodState]) -> None:
-        """Without virtual GPUs the exporter names one pod of a shared card: here the one that came last."""
+    def _show(self, instance: Instance, users: list[tuple[PodState, Unit]]) -> None:
+        """What the pods on a device do together. Who came last is named last."""
         if not users:
             self.world.telemetry.end(instance, self.world.now)
             return
-        last = users[-1]
-        profile = last.job.profile
+        profiles = [pod.job.profile for pod, _unit in users]
+        activity, memory = sum(one.mean for one in profiles), sum(one.memory for one in profiles)
+        last = users[-1][0].job
+        profile = last.profile
         if len(users) > 1:
-            profiles = [user.job.profile for user in users]
             profile = Profile(
-                profile.kind,
-                min(0.97, sum(one.mean for one in profiles) * 0.6),
-                profile.spread,
-                min(0.96, sum(one.memory for one in profiles) * 0.3),
+                profile.kind, min(0.97, activity * 0.6), profile.spread, min(0.96, memory * 0.3)
             )
-        salt = (instance.salt + last.job.number * 7919) & 0xFFFFFFF
-        self.world.telemetry.begin(
-            instance, self.world.now, last.job.namespace, last.key.split("/")[1], profile, salt
+        named = tuple(
+            User(
+                pod.job.namespace,
+                pod.key.split("/")[1],
+                pod.job.profile.mean / activity if activity else 1 / len(users),
+                pod.job.profile.memory / memory if memory else 1 / len(users),
+                self._share_labels(instance, pod, unit),
+            )
+            for pod, unit in users
         )
+        salt = (instance.salt + last.number * 7919) & 0xFFFFFFF
+        self.world.telemetry.begin(instance, self.world.now, named, profile, salt)
+
+    @staticmethod
+    def _share_labels(instance: Instance, pod: PodState, unit: Unit) -> tuple[tuple[str, str], ...]:
+        """What the exporter adds for a pod with a part of a card: the replica, and for its own figures the pod."""
+        if instance.sharing not in ("copies", "processes") or pod.node is None:
+            return ()
+        replica = ("vgpu", str(unit.index // len(pod.node.cards)))
+        uid = ("pod_uid", pod.obj["metadata"]["uid"])
+        return (uid, replica) if instance.sharing == "processes" else (replica,)
 
     # ---- what happens to nodes ----------------------------------------------------------------------------
     def cordon(self, node: NodeState, cordoned: bool) -> None:

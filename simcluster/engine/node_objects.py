@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from hashlib import blake2b
 from typing import Any
 
 from simcluster.scenario import Model, Pool, Stack
 from simcluster.timestamps import stamp
 
+from .instances import name_uuid
 from .model import Obj
 from .world import World, condition
 
@@ -24,11 +24,6 @@ _USUAL = Stack(
 def stack_of(given: Stack) -> Stack:
     """What the scenario says of a node, completed by what is usual."""
     return Stack(**{name: getattr(given, name) or getattr(_USUAL, name) for name in Stack.__struct_fields__})
-
-
-def name_uuid(text: str) -> str:
-    digest = blake2b(text.encode(), digest_size=16).hexdigest()
-    return f"{digest[:8]}-{digest[8:12]}-{digest[12:16]}-{digest[16:20]}-{digest[20:]}"
 
 
 def ready_conditions(obj: Obj, now: int) -> None:

@@ -216,13 +216,14 @@ class Pods:
         reasons: Counter[str] = Counter()
         helpful = 0
         job = pod.job
-        resource = job.stream.resource
+        resource, tolerated = job.stream.resource, job.stream.tolerated
+        selected = self.fleet.selected(pod.selector)
         for node in self.fleet.nodes.values():
             if node.cordoned:
                 reasons["node(s) were unschedulable"] += 1
-            elif not node.ready or not node.taints <= job.stream.tolerated:
+            elif not node.ready or not node.taints <= tolerated:
                 reasons["node(s) had untolerated taint(s)"] += 1
-            elif not all(node.labels.get(k) == v for k, v in pod.selector.items()):
+            elif node.name not in selected:
                 reasons["node(s) didn't match Pod's node affinity/selector"] += 1
             else:
                 reasons[f"Insufficient {resource}"] += 1

@@ -1,4 +1,4 @@
-"""The whole simulation put together: world, fleet, pods, Kueue, Volcano, arrivals, incidents.
+"""The whole simulation put together: world, fleet, pods, DRA, Kueue, Volcano, arrivals, incidents.
 
 Input: a scenario, a store, a telemetry, a seed and an epoch; output: `run_until(now)` brings everything to a time.
 Edits that came through the API are handed in with `edited` and take effect at the present simulated time.
@@ -17,6 +17,7 @@ from simcluster.telemetry import Telemetry
 from simcluster.timestamps import stamp
 
 from .arrivals import Arrivals
+from .dra import Dra
 from .fleet import Fleet
 from .kueue import Kueue
 from .model import Job, NodeState, Obj, Phase
@@ -47,6 +48,7 @@ class Simulation:
         self.fleet = Fleet(self.world, scenario.fleet)
         self.pods = Pods(self.world, self.fleet)
         self.pods.all_running = self._all_running
+        self.dra = Dra(self.world, self.fleet, scenario.holdings)
         objects = self._kueue_objects(scenario)
         self.quota = Quota(self.fleet, objects)
         self.kueue = Kueue(self.world, self.quota, self.pods, scenario.queues.check_minutes)
@@ -72,6 +74,7 @@ class Simulation:
         created = stamp(self.world.epoch - 86400 * 40)
         names = ("default", "kube-system", "gpu-operator", "kueue-system", "volcano-system")
         labels: dict[str, dict[str, str]] = {name: {} for name in names}
+        labels["gpu-operator"] = {"resource.kubernetes.io/admin-access": "true"}
         labels |= {team.namespace: {"team": team.slug} for team in scenario.teams}
         for name, extra in labels.items():
             obj = {
@@ -186,6 +189,9 @@ class Simulation:
                 undo = (self.fleet.cordon, node, False)
             case "not_ready":
                 self._fail_node(node, end)
+            case "device" if node.pool.mode.startswith("dra"):
+                self.dra.set_device_health(node, device, False, incident.xid)
+                undo = (self.dra.set_device_health, node, device, True, 0)
             case "device":
                 self.fleet.set_device_health(node, resource, device, False, incident.xid)
                 undo = (self.fleet.set_device_health, node, resource, device, True, 0)

@@ -1,6 +1,6 @@
 """A scenario: data files that say what the simulated cluster has and what happens in it.
 
-Input: a folder with fleet.yaml, queues.yaml and teams.yaml (default: this one); output: `Scenario`. A file with an
+Input: a folder with fleet.yaml, queues.yaml, teams.yaml and devices.yaml (default: this one); output: `Scenario`. A file with an
 unknown or a missing field stops the start with one line that names it.
 """
 
@@ -12,7 +12,7 @@ from typing import Any, Literal
 import msgspec
 import yaml
 
-from simcluster.telemetry import Profile
+from simcluster.telemetry import Profile, Sharing
 
 FOLDER = Path(__file__).parent
 
@@ -84,6 +84,17 @@ Mode = Literal[
 ]
 
 
+class Scrape(_Strict, frozen=True):
+    """How the nodes' exporter is installed: metrics left out; metrics that are blank, by card; the label that names
+    the node (a newer exporter writes it small); whether the driver's version is a label; how pods are named."""
+
+    lacks: tuple[str, ...] = ()
+    blank: dict[str, tuple[str, ...]] = {}
+    node_key: Literal["Hostname", "hostname"] = "Hostname"
+    driver: bool = True
+    sharing: Sharing = "one"
+
+
 class Pool(_Strict, frozen=True):
     """Nodes alike. `racks` and `cliques` (NVLink domains) deal the nodes out in turn; `rdma`: handles of the RDMA
     plugin per node; mode "partitions": `replicas` of `resource` on each card; "dra" and "dra-partitions": a DRA
@@ -107,6 +118,7 @@ class Pool(_Strict, frozen=True):
     capacity_type: str = "on-demand"
     taints: tuple[dict[str, str], ...] = ()
     sm_active: bool = False
+    scrape: Scrape = Scrape()
     first: int = 1
 
 
@@ -152,7 +164,7 @@ class QueuesFile(_Strict, frozen=True):
 
 
 class Stream(_Strict, frozen=True):
-    """Work that keeps coming. `pods` and `gpus`: drawn from; `minutes`: shortest and longest run;
+    """Work that keeps coming (per_day 0: only what is standing). `pods` and `gpus`: drawn from; `minutes`: shortest and longest run;
     `mistake`: what is wrong with it, so that it never starts and is taken back after `patience_hours`."""
 
     name: str
@@ -175,6 +187,8 @@ class Stream(_Strict, frozen=True):
     """Keys of further taints that its pods tolerate."""
     owner: Literal["Job", "Deployment", "RayJob", "PyTorchJob"] = "Job"
     topology: str = ""
+    spread: bool = False
+    """Its pods go where most room is, not where least is."""
     patience_hours: tuple[float, float] = (3.0, 30.0)
     image_pull_failing: float = 0.0
     standing: int = 0
@@ -201,17 +215,40 @@ class TeamsFile(_Strict, frozen=True):
     teams: tuple[Team, ...]
 
 
+class Holding(_Strict, frozen=True):
+    """A ResourceClaim and the pods that use it, from `at` (days after the epoch) on. shared: one claim that all pods
+    name; template: a claim of one pod; extended: the pod asks for an extended resource; admin: a look at devices that
+    takes none."""
+
+    name: str
+    namespace: str
+    node: str
+    devices: tuple[str, ...]
+    claim: Literal["shared", "template", "extended", "admin"]
+    at: float
+    pods: int = 1
+    cpu: int = 4
+    memory_gib: int = 32
+    profile: Profile = Profile()
+
+
+class DevicesFile(_Strict, frozen=True):
+    holdings: tuple[Holding, ...]
+
+
 class Scenario(_Strict, frozen=True):
     fleet: FleetFile
     queues: QueuesFile
     teams: tuple[Team, ...]
+    holdings: tuple[Holding, ...]
 
 
 def load(folder: Path = FOLDER) -> Scenario:
     """Read and check a scenario folder. Raises ScenarioError."""
     fleet = _read(folder / "fleet.yaml", FleetFile)
     queues = _read(folder / "queues.yaml", QueuesFile)
-    return Scenario(fleet, queues, _read(folder / "teams.yaml", TeamsFile).teams)
+    teams = _read(folder / "teams.yaml", TeamsFile).teams
+    return Scenario(fleet, queues, teams, _read(folder / "devices.yaml", DevicesFile).holdings)
 
 
 def _read(path: Path, shape: Any) -> Any:
