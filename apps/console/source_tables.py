@@ -1,17 +1,21 @@
-"""Tables of sources, of pulls and of quarantined objects."""
+"""Tables of sources, of pulls, of quarantined objects, and of what telemetry covers."""
 
 from __future__ import annotations
 
 from django.urls import reverse
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
+from apps.capacity.coverage import ClusterCoverage
+from apps.console.links import address, node_url
 from apps.core.formats import NOT_APPLICABLE, bytes_text, duration_text
-from apps.core.tables import NumberColumn, PortalTable, TextColumn, TimeColumn
+from apps.core.tables import LinkColumn, NumberColumn, PortalTable, RatioColumn, TextColumn, TimeColumn
 from apps.observations.models import CollectionRun, Quarantine
 from apps.observations.selectors import SourceStatus
+
+NODES_SHOWN = 5
 
 
 class SourceTable(PortalTable):
@@ -69,6 +73,48 @@ class SourceTable(PortalTable):
             gettext("raw message"),
             record.error,
         )
+
+
+class CoverageTable(PortalTable):
+    """One cluster per row: the cards that the API counts and those that exporters see."""
+
+    caption = _("Coverage: cards of the API against cards of telemetry")
+    file_name = "coverage"
+
+    cluster = LinkColumn(
+        verbose_name=_("Cluster"),
+        accessor="cluster__name",
+        url=lambda row: address("capacity", cluster=row.cluster.slug) + "#nodes",
+        classes="name",
+    )
+    counted = NumberColumn(verbose_name=_("Cards counted"))
+    seen = NumberColumn(verbose_name=_("Cards seen"))
+    matched = NumberColumn(verbose_name=_("Both"))
+    ratio = RatioColumn(verbose_name=_("Covered"), absent=NOT_APPLICABLE)
+    unseen = NumberColumn(verbose_name=_("Not seen"))
+    beyond = NumberColumn(verbose_name=_("Not counted"))
+    unplaced = NumberColumn(verbose_name=_("of them on no known node"), hide_small=True)
+    dark_nodes = NumberColumn(verbose_name=_("Nodes without any"), hide_small=True)
+    differing = TextColumn(
+        verbose_name=_("Where they differ"), orderable=False, classes="wide", empty_values=()
+    )
+
+    class Meta(PortalTable.Meta):
+        empty_text = _("No cluster has both nodes and telemetry.")
+
+    def render_differing(self, record: ClusterCoverage) -> SafeString | str:
+        if not record.differing:
+            return NOT_APPLICABLE
+        parts = [
+            (node_url(record.cluster.slug, node.node), node.node, node.seen, node.counted)
+            for node in record.differing[:NODES_SHOWN]
+        ]
+        said = format_html_join(", ", '<a href="{}">{}</a> {}/{}', parts)
+        more = len(record.differing) - NODES_SHOWN
+        return format_html("{} {}", said, gettext("and %(n)d more") % {"n": more}) if more > 0 else said
+
+    def value_differing(self, record: ClusterCoverage) -> str:
+        return "; ".join(f"{node.node}={node.seen}/{node.counted}" for node in record.differing)
 
 
 class RunTable(PortalTable):

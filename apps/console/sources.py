@@ -10,9 +10,10 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import get_object_or_404
 from django.utils.translation import gettext_lazy as _
 
+from apps.capacity.coverage import coverage
 from apps.console.access import reader
 from apps.console.frame import Page
-from apps.console.source_tables import QuarantineTable, RunTable, SourceTable
+from apps.console.source_tables import CoverageTable, QuarantineTable, RunTable, SourceTable
 from apps.core.tables import table_csv, wants_csv
 from apps.observations.models import Outcome, Quarantine, Source
 from apps.observations.selectors import quarantined, runs
@@ -38,6 +39,7 @@ def sources(request: HttpRequest) -> HttpResponseBase:
     hidden = () if raw else ("error",)
     tables = {
         "sources": SourceTable(page.as_of.statuses, exclude=hidden),
+        "coverage": CoverageTable(coverage(now=page.now, clusters=page.clusters), prefix="c-"),
         "quarantine": QuarantineTable(
             quarantined(clusters=page.clusters), prefix="q-", exclude=() if raw else ("error", "name", "raw")
         ),
@@ -47,7 +49,7 @@ def sources(request: HttpRequest) -> HttpResponseBase:
         if wants_csv(request, name):
             return table_csv(table, request)
     prepared = {
-        f"{name}_table": page.prepare(table, per_page=100 if name == "sources" else 20)
+        f"{name}_table": page.prepare(table, per_page=100 if name in ("sources", "coverage") else 20)
         for name, table in tables.items()
     }
     return page.render("console/sources.html", {"form": form, "raw": raw, **prepared})

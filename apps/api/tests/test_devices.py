@@ -23,10 +23,9 @@ def sample(world: World, device: str, pod: Pod | None = None, **more: Any) -> No
         cluster=world.east,
         sampled_at=world.now - timedelta(seconds=30),
         device=device,
-        node_name="gpu-1",
         vendor="nvidia",
         utilisation_ratio=Decimal("0.2500"),
-        **{**named, **more},
+        **{"node_name": "gpu-1", **named, **more},
     )
 
 
@@ -91,3 +90,32 @@ def test_filters(world: World) -> None:
     assert {row["bucket"] for row in usable} == {""}
     wrong = world.client("admin").get("/api/v1/devices/?bucket=none")
     assert (wrong.status_code, wrong.json()["errors"][0]["parameter"]) == (400, "bucket")
+
+
+def with_prometheus(world: World) -> None:
+    world.east.prometheus_url = "http://prometheus"
+    world.east.save()
+
+
+def test_coverage_stands_with_telemetry(world: World) -> None:
+    with_prometheus(world)
+    sample(world, "UUID-A")
+    sample(world, "UUID-B", node_name="elsewhere")
+    rows = world.client("guest").get("/api/v1/sources/").json()["results"]
+    found = {row["source"]: row["coverage"] for row in rows if row["cluster"] == "east"}
+    cards = len(get(world, "admin")["results"])
+    said = found.pop("dcgm")
+    assert (said["counted_cards"], said["seen_cards"], said["matched_cards"]) == (cards, 2, 1)
+    assert (said["unseen_cards"], said["beyond_cards"], said["unplaced_cards"]) == (cards - 1, 1, 1)
+    assert set(found.values()) == {None}
+
+
+def test_coverage_is_on_the_page_and_in_its_csv(world: World) -> None:
+    with_prometheus(world)
+    sample(world, "UUID-A")
+    page = world.client("admin").get("/sources/").content.decode()
+    assert "Telemetry against the API" in page
+    text = world.client("admin").get("/sources/?format=csv&table=coverage").content.decode()
+    head, line = text.strip().splitlines()
+    assert head.count(",") == line.count(",")
+    assert line.startswith("East,")
