@@ -11,6 +11,7 @@ from apps.api.base import ListView, Reading
 from apps.api.fields import DecimalText, Text
 from apps.api.pagination import Key, Page, page_of_rows
 from apps.api.schema import documented
+from apps.capacity.notes import readable
 from apps.capacity.rows import PoolRow, Totals
 from apps.capacity.selectors import capacity_report
 from apps.fleet.filters import ClusterForm
@@ -99,13 +100,23 @@ class CapacityTotalsSerializer(serializers.Serializer):  # type: ignore[type-arg
         return [cluster.slug for cluster in totals.without_quota]
 
 
+class RefSerializer(serializers.Serializer):  # type: ignore[type-arg]
+    """An object that a note is about."""
+
+    kind = Text()
+    namespace = Text()
+    name = Text()
+
+
 class NoteSerializer(serializers.Serializer):  # type: ignore[type-arg]
-    """Something that needs a look: `code` is stable, `text` a sentence in the language of the request."""
+    """Something that needs a look: `code` is stable, `text` a sentence in the language of the request; `refs` the
+    objects that cause it, queues and jobs only for readers who see every team's."""
 
     code = Text()
     cluster = Text(source="cluster.slug")
     text = Text()
     objects = serializers.ListField(child=Text(), read_only=True)
+    refs = RefSerializer(many=True, read_only=True)
 
 
 @documented(operation="capacity", summary="Pools: physical, allocatable, promised and held")
@@ -136,5 +147,7 @@ class CapacityView(ListView):
         return {
             "totals": CapacityTotalsSerializer(self.report.totals).data,
             "left_out_clusters": [cluster.slug for cluster in self.report.missing],
-            "notes": NoteSerializer(self.report.notes, many=True).data,
+            "notes": NoteSerializer(
+                readable(self.report.notes, every_team=reading.team_ids is None), many=True
+            ).data,
         }

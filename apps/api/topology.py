@@ -8,13 +8,14 @@ from typing import Any
 from rest_framework import serializers
 
 from apps.api.base import ListView, Reading
-from apps.api.capacity import CAPACITY_SOURCES
+from apps.api.capacity import CAPACITY_SOURCES, NoteSerializer
 from apps.api.fields import DecimalText, Text
 from apps.api.pagination import Key, Page, page_of_rows
 from apps.api.schema import documented
+from apps.capacity.notes import readable
 from apps.capacity.topology_filters import TopologyForm
 from apps.capacity.topology_report import topology_report
-from apps.capacity.topology_rows import DomainRow
+from apps.capacity.topology_rows import DomainRow, PlaceRow
 
 
 class FitsField(serializers.DictField):
@@ -88,6 +89,7 @@ class TopologyView(ListView):
         "left_out_clusters": serializers.ListField(
             child=Text(), read_only=True, help_text="Clusters whose nodes were never read: in no number here."
         ),
+        "notes": NoteSerializer(many=True, read_only=True),
     }
 
     def page(self, reading: Reading, *, after: Key | None, size: int) -> Page[DomainRow]:
@@ -112,4 +114,44 @@ class TopologyView(ListView):
             "fits": FitSerializer(reading.form.narrowed_fits(self.report.fits), many=True).data,
             "clusters_without_topology": [cluster.slug for cluster in self.report.without],
             "left_out_clusters": [cluster.slug for cluster in self.report.missing],
+            "notes": NoteSerializer(
+                readable(self.report.notes, every_team=reading.team_ids is None), many=True
+            ).data,
         }
+
+
+class PlaceSerializer(serializers.Serializer):  # type: ignore[type-arg]
+    """Where a node with accelerators stands. `rdma`: allocatable RDMA devices by resource; `cards_by_numa` and
+    `pcie_roots` only as far as cards are known by name; `says_…`: a label of node feature discovery."""
+
+    cluster = Text(source="cluster.slug")
+    node = Text()
+    models = serializers.ListField(child=Text(), read_only=True)
+    capacity_type = Text()
+    domain = Text()
+    nvlink_clique = Text(source="clique")
+    rdma = serializers.DictField(child=Text(), read_only=True)
+    says_rdma = serializers.BooleanField(source="rdma_said", read_only=True)
+    cards_by_numa = serializers.DictField(source="numa", child=serializers.IntegerField(), read_only=True)
+    says_several_numa = serializers.BooleanField(source="numa_said", read_only=True)
+    pcie_roots = serializers.ListField(source="pcie", child=Text(), read_only=True)
+
+
+@documented(
+    operation="topology-nodes", summary="Nodes with accelerators: where they stand, what connects them"
+)
+class TopologyNodesView(ListView):
+    route = "topology-nodes"
+    item = PlaceSerializer
+    filter_class = TopologyForm
+    needs = CAPACITY_SOURCES
+    key_shape = (int, str)
+
+    def page(self, reading: Reading, *, after: Key | None, size: int) -> Page[PlaceRow]:
+        report = topology_report(now=reading.now, clusters=reading.clusters)
+        return page_of_rows(
+            reading.form.narrowed_nodes(report.nodes),
+            key=lambda row: (row.cluster.pk, row.node),
+            after=after,
+            size=size,
+        )

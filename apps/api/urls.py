@@ -18,7 +18,7 @@ from apps.api.rates import RatesView
 from apps.api.sources import SourcesView
 from apps.api.stack import StackView
 from apps.api.teams import TeamsView, TeamView
-from apps.api.topology import TopologyView
+from apps.api.topology import TopologyNodesView, TopologyView
 from apps.api.usage import UsageHoursView, UsageView
 from apps.api.workloads import WorkloadsView, WorkloadView
 
@@ -37,6 +37,7 @@ urlpatterns = [
     re_path(rf"^v1/nodes/(?P<cluster>[-\w]+)/(?P<name>{NAME})/$", NodeView.as_view(), name="node"),
     path("v1/stack/", StackView.as_view(), name="stack"),
     path("v1/topology/", TopologyView.as_view(), name="topology"),
+    path("v1/topology/nodes/", TopologyNodesView.as_view(), name="topology-nodes"),
     path("v1/gpu-weights/", GpuWeightsView.as_view(), name="gpu-weights"),
     path("v1/devices/", DevicesView.as_view(), name="devices"),
     path("v1/queues/", QueuesView.as_view(), name="queues"),

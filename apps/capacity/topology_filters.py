@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from django import forms
 from django.utils.translation import gettext_lazy as _
 
-from apps.capacity.topology_rows import DomainRow, FitRow
+from apps.capacity.topology_rows import DomainRow, FitRow, PlaceRow
 from apps.fleet.filters import ClusterForm
 
 KINDS = [
@@ -35,7 +35,7 @@ PODS = [
 
 class TopologyForm(ClusterForm):
     """`model` and `capacity_type` ("-": no label says) are the pool's, `kind` and `level` the domains'; `pod`: cards
-    that each pod of a job takes from one node; `q` searches names of domains."""
+    that each pod of a job takes from one node; `q` searches names of domains and nodes."""
 
     model = forms.CharField(label=_("Model"), required=False, max_length=120)
     capacity_type = forms.ChoiceField(label=_("Bought as"), required=False, choices=CAPACITY_TYPES)
@@ -63,7 +63,19 @@ class TopologyForm(ClusterForm):
             and q in row.domain.lower()
         ]
 
+    def narrowed_nodes(self, rows: Iterable[PlaceRow]) -> list[PlaceRow]:
+        wanted, q = self.cleaned_data, self.cleaned_data["q"].strip().lower()
+        return [
+            row
+            for row in rows
+            if (not wanted["model"] or wanted["model"] in row.models)
+            and self._bought(row.capacity_type)
+            and (q in row.node.lower() or q in row.domain.lower())
+        ]
+
     def _of_pool(self, row: FitRow | DomainRow) -> bool:
-        wanted = self.cleaned_data
-        bought = wanted["capacity_type"]
-        return wanted["model"] in ("", row.model) and (not bought or (row.capacity_type or "-") == bought)
+        return self.cleaned_data["model"] in ("", row.model) and self._bought(row.capacity_type)
+
+    def _bought(self, capacity_type: str) -> bool:
+        wanted: str = self.cleaned_data["capacity_type"]
+        return not wanted or (capacity_type or "-") == wanted

@@ -6,14 +6,14 @@ cards, whichever flavor reaches them: where a card stands does not depend on quo
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from apps.capacity.capacity_types import capacity_type
-from apps.capacity.facts import Fleet, load_fleet
+from apps.capacity.capacity_types import capacity_type, has_numa_label, has_rdma_label
+from apps.capacity.facts import Fleet, NodeState, load_fleet
 from apps.capacity.nodes import node_row
 from apps.capacity.notes_work import work_notes
 from apps.capacity.rows import Note
@@ -34,7 +34,7 @@ from apps.capacity.topology import (
     label_layout,
     total,
 )
-from apps.capacity.topology_rows import SCOPES, DomainRow, FitRow, TopologyReport
+from apps.capacity.topology_rows import SCOPES, DomainRow, FitRow, PlaceRow, TopologyReport
 from apps.core.gpu import SharingMode, model_label
 from apps.fleet.models import Cluster
 from apps.observations.selectors import live_objects
@@ -84,6 +84,7 @@ def topology_of(fleet: Fleet, *, pod: int = 1) -> TopologyReport:
     return TopologyReport(
         fits=tuple(fits),
         domains=tuple(rows),
+        nodes=tuple(_place_rows(fleet, layouts)),
         layouts=tuple((cluster, layout) for pk, cluster in fleet.clusters.items() for layout in layouts[pk]),
         without=tuple(
             cluster
@@ -264,3 +265,38 @@ def _domain_row(pool: _Pool, layout: Layout, level: int, path: Path | None, part
 def _apart(part: Sum, size: int, pod: int) -> int | None:
     """Jobs on nodes that no domain joins, each on one of them."""
     return None if part.free is None else sum(jobs_in((free,), size, pod) for free in part.free_by_node)
+
+
+# ---- nodes ----------------------------------------------------------------------------------------------------
+
+
+def _place_rows(fleet: Fleet, layouts: Mapping[int, Sequence[Layout]]) -> Iterator[PlaceRow]:
+    """Every node with accelerators, by cluster and name."""
+    for node in fleet.nodes:
+        if node.falls:
+            yield _place_row(node, layouts[node.cluster.pk])
+
+
+def _place_row(node: NodeState, layouts: Iterable[Layout]) -> PlaceRow:
+    labels = node.health.labels
+    racks = (
+        layout.paths[node.name]
+        for layout in layouts
+        if "rack" in layout.scopes() and node.name in layout.paths
+    )
+    devices = [device for item in node.falls for device in item.group.devices]
+    models = tuple(dict.fromkeys(item.group.model for item in node.falls))
+    return PlaceRow(
+        cluster=node.cluster,
+        node=node.name,
+        models=models,
+        model_labels=tuple(model_label(model) for model in models),
+        capacity_type=capacity_type(labels),
+        domain="/".join(step for step in next(racks, ()) if step and step != node.name),
+        clique=labels.get(CLIQUE, ""),
+        rdma=dict(sorted(node.rdma.items())),
+        rdma_said=has_rdma_label(labels),
+        numa=dict(sorted(Counter(device.numa for device in devices if device.numa).items())),
+        numa_said=has_numa_label(labels),
+        pcie=tuple(sorted({device.pcie for device in devices if device.pcie})),
+    )

@@ -86,6 +86,27 @@ class DomainRow:
 
 
 @dataclass(frozen=True, slots=True)
+class PlaceRow:
+    """Where a node with accelerators stands and how it is connected. `domain`: its path in the first layout that
+    knows a rack, `clique` its NVLink clique, "" where there is none; `rdma`: {resource: allocatable}, `rdma_said` that
+    a label says it has RDMA; `numa`: {NUMA node: cards}, as far as cards are known by name, `numa_said` that a label
+    says there are several; `pcie`: PCIe roots of the cards."""
+
+    cluster: Cluster
+    node: str
+    models: tuple[str, ...]
+    model_labels: tuple[str, ...]
+    capacity_type: str
+    domain: str
+    clique: str
+    rdma: Mapping[str, str]
+    rdma_said: bool
+    numa: Mapping[str, int]
+    numa_said: bool
+    pcie: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class TopologyReport:
     """`layouts`: (cluster, layout) of everything that groups nodes; `without`: clusters with whole cards in which
     neither a Topology nor a HyperNode says what a rack is; `missing`: clusters whose nodes were never read; `notes`:
@@ -93,6 +114,7 @@ class TopologyReport:
 
     fits: tuple[FitRow, ...]
     domains: tuple[DomainRow, ...]
+    nodes: tuple[PlaceRow, ...]
     layouts: tuple[tuple[Cluster, Layout], ...]
     without: tuple[Cluster, ...]
     missing: tuple[Cluster, ...]

@@ -1,13 +1,15 @@
-"""`/capacity/topology/`: which jobs fit where, and the domains with what is free in them."""
+"""`/capacity/topology/`: which jobs fit where, the domains with what is free in them, and how nodes are connected."""
 
 from __future__ import annotations
 
 from django.http import HttpRequest, HttpResponseBase
 
+from apps.capacity.notes import readable
 from apps.capacity.topology_filters import TopologyForm
 from apps.capacity.topology_report import topology_report
 from apps.console.frame import FLEET, QUOTA, Page
-from apps.console.topology_tables import DomainTable, FitTable
+from apps.console.note_links import note_lines
+from apps.console.topology_tables import DomainTable, FitTable, PlaceTable
 from apps.core.tables import table_csv, wants_csv
 
 
@@ -18,7 +20,8 @@ def topology(request: HttpRequest) -> HttpResponseBase:
     report = topology_report(now=page.now, clusters=page.clusters, pod=form.pod_size if valid else 1)
     fits = FitTable(form.narrowed_fits(report.fits) if valid else [], prefix="f-")
     domains = DomainTable(form.narrowed_domains(report.domains) if valid else [], prefix="d-")
-    for name, table in (("fits", fits), ("domains", domains)):
+    nodes = PlaceTable(form.narrowed_nodes(report.nodes) if valid else [], prefix="n-")
+    for name, table in (("fits", fits), ("domains", domains), ("nodes", nodes)):
         if wants_csv(request, name):
             return table_csv(table, request)
     context = {
@@ -26,6 +29,8 @@ def topology(request: HttpRequest) -> HttpResponseBase:
         "form": form,
         "fits": page.prepare(fits, per_page=100),
         "domains": page.prepare(domains),
+        "nodes": page.prepare(nodes),
+        "notes": note_lines(readable(report.notes, every_team=page.team_ids is None)),
         "models": sorted({(row.model, row.model_label) for row in report.fits}),
         "levels": sorted({row.level for row in report.domains}),
         "narrowed": any(

@@ -10,7 +10,7 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from apps.capacity.topology_filters import CAPACITY_TYPES, KINDS
-from apps.capacity.topology_rows import DomainRow, FitRow
+from apps.capacity.topology_rows import DomainRow, FitRow, PlaceRow
 from apps.console.links import address, node_url
 from apps.core.formats import NOT_APPLICABLE, number_text, show_value
 from apps.core.tables import BarColumn, LinkColumn, NumberColumn, PortalTable, RatioColumn, TextColumn
@@ -32,7 +32,7 @@ def _pool_url(row: FitRow | DomainRow) -> str:
     return f"{found}#nodes"
 
 
-def _bought(row: FitRow | DomainRow) -> str:
+def _bought(row: FitRow | DomainRow | PlaceRow) -> str:
     return str(_BOUGHT.get(row.capacity_type, row.capacity_type))
 
 
@@ -135,3 +135,63 @@ class DomainTable(PortalTable):
         }
         scale = max(record.allocatable, record.held, 1)
         return segments([("f-held", record.held), ("f-free", record.free)], scale=scale, label=label)
+
+
+class PlaceTable(PortalTable):
+    caption = _("Nodes with accelerators: where they stand, and what connects them")
+    file_name = "node-locality"
+
+    node = LinkColumn(
+        verbose_name=_("Node"),
+        url=lambda row: node_url(row.cluster.slug, row.node),
+        note=_bought,
+        classes="name",
+    )
+    cluster = TextColumn(verbose_name=_("Cluster"), accessor="cluster__name", hide_small=True)
+    model_labels = TextColumn(verbose_name=_("Model"), hide_small=True)
+    capacity_type = TextColumn(verbose_name=_("Bought as"), visible=False)
+    domain = TextColumn(verbose_name=_("Domain"), classes="name")
+    clique = TextColumn(verbose_name=_("NVLink clique"), classes="name", hide_small=True)
+    rdma = TextColumn(verbose_name=_("RDMA"), orderable=False, empty_values=(), classes="name")
+    numa = TextColumn(verbose_name=_("Cards by NUMA node"), orderable=False, empty_values=(), hide_small=True)
+    pcie = NumberColumn(verbose_name=_("PCIe roots"), orderable=False, hide_small=True)
+
+    class Meta(PortalTable.Meta):
+        empty_text = _("No node matches.")
+
+    def render_model_labels(self, value: tuple[str, ...]) -> str:
+        return ", ".join(value)
+
+    def value_model_labels(self, record: PlaceRow) -> str:
+        return "; ".join(record.model_labels)
+
+    def render_rdma(self, record: PlaceRow) -> SafeString | str:
+        if record.rdma:
+            return ", ".join(f"{name} × {amount}" for name, amount in record.rdma.items())
+        return (
+            gettext("a label says so")
+            if record.rdma_said
+            else format_html('<span class="muted">{}</span>', gettext("none"))
+        )
+
+    def value_rdma(self, record: PlaceRow) -> str:
+        return "; ".join(f"{name}={amount}" for name, amount in record.rdma.items()) or (
+            "label" if record.rdma_said else ""
+        )
+
+    def render_numa(self, record: PlaceRow) -> SafeString | str:
+        """Only cards that are known by name say where they are."""
+        if record.numa:
+            return ", ".join(f"{name}: {count}" for name, count in record.numa.items())
+        return gettext("several NUMA nodes") if record.numa_said else format_html("{}", show_value(None))
+
+    def value_numa(self, record: PlaceRow) -> str:
+        return "; ".join(f"{name}={count}" for name, count in record.numa.items()) or (
+            "several" if record.numa_said else ""
+        )
+
+    def render_pcie(self, value: tuple[str, ...]) -> str | SafeString:
+        return number_text(len(value)) if value else show_value(None)
+
+    def value_pcie(self, record: PlaceRow) -> str:
+        return "; ".join(record.pcie)

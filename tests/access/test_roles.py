@@ -98,6 +98,7 @@ ROUTES: dict[str, list[Case]] = {
         ("/api/v1/teams/none/", rest(NOTHING)),
     ],
     "api:capacity": [("/api/v1/capacity/", rest(EVERYBODY))],
+    "api:topology-nodes": [("/api/v1/topology/nodes/", rest(EVERYBODY))],
     "api:topology": [("/api/v1/topology/", rest(EVERYBODY))],
     "api:nodes": [("/api/v1/nodes/", rest(EVERYBODY))],
     "api:node": [("/api/v1/nodes/east/gpu-1/", rest(EVERYBODY)), ("/api/v1/nodes/east/none/", rest(NOTHING))],

@@ -199,6 +199,7 @@ class TestTables:
             "/capacity/?format=csv&table=nodes",
             "/capacity/topology/?format=csv&table=fits",
             "/capacity/topology/?format=csv&table=domains",
+            "/capacity/topology/?format=csv&table=nodes",
             "/capacity/nodes/gpu-1/?format=csv&table=pods",
             "/capacity/nodes/gpu-1/?format=csv&table=devices",
             "/queues/?format=csv",

@@ -122,3 +122,64 @@ def test_a_wrong_filter_shows_the_page_with_its_error(world: World) -> None:
     body = text(world.client("admin"), "/capacity/topology/?pod=3")
     assert "f-pod" in body
     assert download(world.client("admin"), "/capacity/topology/?pod=3&format=csv&table=fits")[1:] == []
+
+
+def test_nodes_say_what_connects_them(racks: World) -> None:
+    node = Node.objects.get(name="gpu-1")
+    node.allocatable = {**node.allocatable, "rdma/hca": "8"}
+    node.capacity = {**node.capacity, "rdma/hca": "8"}
+    node.labels = {
+        **node.labels,
+        "nvidia.com/gpu.clique": "abc.1",
+        "feature.node.kubernetes.io/memory-numa": "true",
+    }
+    node.save()
+    other = Node.objects.get(name="gpu-2")
+    other.labels = {**other.labels, "feature.node.kubernetes.io/rdma.available": "true"}
+    other.save()
+    rows = {row["Node"]: row for row in listed(racks, "/capacity/topology/?format=csv&table=nodes")}
+    seen = {name: (row["Domain"], row["NVLink clique"], row["RDMA"]) for name, row in rows.items()}
+    assert seen == {"gpu-1": ("r1", "abc.1", "rdma/hca=8"), "gpu-2": ("r1", "", "label")}
+    assert rows["gpu-1"]["Cards by NUMA node"] == "several"
+    body = text(racks.client("viewer"), "/capacity/topology/")
+    assert "rdma/hca × 8" in body
+    rest = {row["node"]: row for row in answered(racks, "topology/nodes/")}
+    assert rest["gpu-1"]["rdma"] == {"rdma/hca": "8"}
+    assert (rest["gpu-2"]["says_rdma"], rest["gpu-2"]["rdma"], rest["gpu-1"]["says_several_numa"]) == (
+        True,
+        {},
+        True,
+    )
+    assert [row["node"] for row in answered(racks, "topology/nodes/?q=gpu-2")] == ["gpu-2"]
+
+
+@pytest.fixture
+def spread(racks: World) -> World:
+    """A job of two teams' cards each over both nodes, without RDMA."""
+    Pod.objects.filter(uid="pod-red").update(owner_kind="Job", owner_name="red-job", devices=4)
+    pod = Pod.objects.get(uid="pod-red")
+    pod.pk, pod.uid, pod.name, pod.node_name = None, "pod-red-2", "red-pod-2", "gpu-2"
+    pod.save()
+    return racks
+
+
+def test_jobs_are_named_only_to_who_sees_every_team(spread: World) -> None:
+    sentence = "runs on several nodes of which none offers RDMA: red-ns/red-job"
+    assert sentence in text(spread.client("admin"), "/capacity/topology/")
+    found: Any = spread.client("finance").get("/api/v1/topology/").json()["notes"]
+    assert [note["code"] for note in found] == ["no_rdma"]
+    for role in ("blue_lead", "red_lead", "viewer"):
+        assert "red-job" not in text(spread.client(role), "/capacity/topology/")
+        assert spread.client(role).get("/api/v1/topology/").json()["notes"] == []
+
+
+@pytest.mark.parametrize("role", ["guest", "viewer", "red_lead"])
+def test_causes_of_notes_name_no_queue_to_who_may_not_see_it(world: World, role: str) -> None:
+    Node.objects.filter(name="gpu-2").delete()  # 16 promised, 8 usable
+    body = text(world.client(role), "/capacity/")
+    assert "16 promised, 8 usable" in body
+    assert "blue-cq" not in body
+    notes = world.client(role).get("/api/v1/capacity/").json()["notes"]
+    assert {ref["kind"] for note in notes for ref in note["refs"]} == {"pool", "flavor"}
+    body = text(world.client("admin"), "/capacity/")
+    assert 'href="/queues/east/ClusterQueue/blue-cq/"' in body

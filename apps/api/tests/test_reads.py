@@ -26,6 +26,7 @@ LISTS = [
     "nodes",
     "devices",
     "topology",
+    "topology/nodes",
     "gpu-weights",
     "queues",
     "quotas",
