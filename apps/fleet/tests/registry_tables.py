@@ -3,7 +3,7 @@
 A table says by hand what the registry must answer: `resources` (name → "unit [profile] [same_as name]"), `unknown`
 names, `labels` (given → meaning), `offered` (what a node offers → what counts of it), `metrics` (name → [means,
 scale, source, flags or label=value]), `ladder` (sources of utilisation, the best first), `drivers` (type → kind).
-Every example, metric and driver of the file must be in the table.
+Every example, label, metric and DRA type of the file must be in the table.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ def check_table(registry: Registry, name: str, table: dict[str, Any]) -> None:
     _check_resources(registry, vendor, table)
     _check_metrics(registry, vendor, table)
     _check_drivers(registry, vendor, table)
-    for row in table.get("labels", ()):
+    rows = table.get("labels", [])
+    tried = {label for row in rows for label in row["given"]}
+    assert not set(_label_names(vendor)) - tried, "labels without a row in the table"
+    for row in rows:
         assert {key: _meaning(vendor, key, row["given"]) for key in row["then"]} == row["then"]
 
 
@@ -82,6 +85,12 @@ def _check_drivers(registry: Registry, vendor: Vendor, table: dict[str, Any]) ->
         assert owner == vendor.vendor
         assert {type_: entry.kind(type_) for type_ in kinds} == kinds
         assert not {*entry.types, *entry.ignored} - set(kinds), "types without a row in the table"
+
+
+def _label_names(vendor: Vendor) -> list[str]:
+    """Every label of the file whose whole name is known."""
+    kinds = set(vendor.labels.__struct_fields__) - {"memory_unit", "model_in_key"}
+    return [name for kind in kinds for name in getattr(vendor.labels, kind)]
 
 
 def _meaning(vendor: Vendor, key: str, labels: dict[str, str]) -> str:
