@@ -19,7 +19,7 @@ from django.db import connection
 from apps.capacity.card_labels import bucket_text
 from apps.capacity.carding import Card, Holder, HoldingPod, PodKey, Seen, hide_others, lay_cards
 from apps.capacity.facts import NodeState, load_fleet, load_node
-from apps.capacity.idle import DeviceKey, Idle, Quiet, evidence, quiet_devices
+from apps.capacity.idle import DeviceKey, Idle, Quiet, evidence, quiet_devices, quiet_places
 from apps.capacity.labels import bucket_label
 from apps.core.gpu import model_label
 from apps.core.quantity import parse_quantity
@@ -131,14 +131,17 @@ def iter_cards(
     model: str = "",
     sharing_mode: str = "",
     after: tuple[int, str] | None = None,
+    places: Collection[tuple[int, str]] | None = None,
 ) -> Iterator[CardRow]:
     """The same, node by node in the order of their keys, read only as far as it is asked for. `after`: begin with
-    this (cluster id, node); `model`, `sharing_mode`: only nodes that have such a group, and its cards."""
+    this (cluster id, node); `places`: only these; `model`, `sharing_mode`: only nodes that have such a group, and its
+    cards."""
     chosen = list(enabled_clusters() if clusters is None else clusters)
     nodes = [
         state
         for state in sorted(_states(now, chosen, node), key=lambda state: (state.cluster.pk, state.name))
         if (after is None or (state.cluster.pk, state.name) >= after)
+        and (places is None or (state.cluster.pk, state.name) in places)
         and any(
             model in ("", item.group.model) and sharing_mode in ("", str(item.group.mode))
             for item in state.falls
@@ -152,6 +155,16 @@ def iter_cards(
             for row in found.rows(state):
                 if model in ("", row.model) and sharing_mode in ("", row.sharing_mode):
                     yield row
+
+
+def idle_cards(*, now: datetime, clusters: Iterable[Cluster] | None = None) -> list[CardRow]:
+    """Cards of which there is evidence that they, or instances of them, are held and do nothing. Only nodes with a
+    device at noise level are laid out."""
+    chosen = list(enabled_clusters() if clusters is None else clusters)
+    places = quiet_places(now=now, clusters=chosen)
+    if not places:
+        return []
+    return [row for row in iter_cards(now=now, clusters=chosen, places=places) if row.is_idle]
 
 
 def _states(now: datetime, clusters: Sequence[Cluster], node: str) -> Iterable[NodeState]:

@@ -39,6 +39,14 @@ WHERE cluster_id = ANY(%(clusters)s) AND sampled_at > %(since)s AND sampled_at <
 GROUP BY cluster_id, device, instance
 HAVING max(utilisation_ratio) <= %(noise)s AND count(utilisation_ratio) >= %(enough)s
 """
+# Nodes where pods hold accelerators and some device was quiet lately.
+_PLACES = """
+SELECT DISTINCT s.cluster_id, s.node_name FROM observations_devicesample s
+JOIN observations_pod p ON p.cluster_id = s.cluster_id AND p.node_name = s.node_name AND p.gone_at IS NULL
+  AND p.phase NOT IN ('Succeeded', 'Failed') AND (p.devices > 0 OR p.claims <> '[]')
+WHERE s.cluster_id = ANY(%(clusters)s) AND s.sampled_at > %(since)s AND s.sampled_at <= %(now)s
+  AND s.utilisation_ratio <= %(noise)s
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +105,21 @@ def quiet_devices(
             )
             for cluster_id, device, instance, highest, count, first, memory, pods in cursor.fetchall()
         }
+
+
+def quiet_places(*, now: datetime, clusters: Iterable[Cluster]) -> set[tuple[int, str]]:
+    """(cluster id, node) where pods hold accelerators and some device was at noise level lately. Evidence needs that,
+    since no more samples may be missing than this looks back, and it is cheap to ask."""
+    missing = WINDOW * float(1 - ENOUGH) + timedelta(seconds=settings.COLLECT_INTERVAL_SECONDS)
+    values: dict[str, Any] = {
+        "clusters": [cluster.pk for cluster in clusters],
+        "since": now - missing,
+        "now": now,
+        "noise": NOISE,
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(_PLACES, values)
+        return set(cursor.fetchall())
 
 
 def evidence(found: Iterable[Quiet | None], holders: Collection[Holder], *, now: datetime) -> Idle | None:

@@ -1,7 +1,7 @@
 """What needs attention now, across all layers. Input: the other apps' selectors; output: `Finding` rows.
 
 Findings are computed when asked for, from set-based queries; nothing is stored. A reader restricted to teams
-sees findings about these teams' work and queues, and about sources (old numbers concern everybody), none about
+sees findings about these teams' work, queues and idle cards, and about sources (old numbers concern everybody), none about
 nodes or other teams."""
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Collection
 from datetime import UTC, datetime
 
 from apps.findings.demand import queue_findings, waiting_findings
+from apps.findings.idle import coverage_findings, idle_findings
 from apps.findings.rows import Finding, Severity, Target
 from apps.findings.sources import source_findings
 from apps.findings.supply import supply_findings
@@ -34,7 +35,9 @@ def findings(
         *source_findings(now=now, clusters=chosen),
         *queue_findings(now=now, clusters=chosen, team_ids=team_ids),
         *waiting_findings(now=now, clusters=chosen, team_ids=team_ids),
+        *idle_findings(now=now, clusters=chosen, team_ids=team_ids),
     ]
     if team_ids is None:
         found += supply_findings(now=now, clusters=chosen)
+        found += coverage_findings(now=now, clusters=chosen)
     return sorted(found, key=lambda item: (_RANK[item.severity], item.since or _NO_TIME, item.key))
