@@ -21,6 +21,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from apps.fleet.label_selector import Operator, Requirement
+
 JOB_SIZES = (1, 2, 4, 8, 16, 32, 64)
 HOSTNAME = "kubernetes.io/hostname"
 CLIQUE = "nvidia.com/gpu.clique"
@@ -234,12 +236,16 @@ def selects(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
     return all(_expression(item, labels) for item in selector.get("match_expressions") or ())
 
 
+_OPERATORS: Mapping[str, Operator] = {
+    "In": "in",
+    "NotIn": "notin",
+    "Exists": "exists",
+    "DoesNotExist": "absent",
+}
+
+
 def _expression(item: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    key, operator, values = str(item.get("key")), item.get("operator"), item.get("values") or ()
-    if operator == "In":
-        return labels.get(key) in values and key in labels
-    if operator == "NotIn":
-        return labels.get(key) not in values or key not in labels
-    if operator == "Exists":
-        return key in labels
-    return operator == "DoesNotExist" and key not in labels
+    """An operator that Kubernetes does not have here selects nothing."""
+    operator = _OPERATORS.get(str(item.get("operator")))
+    values = tuple(str(value) for value in item.get("values") or ())
+    return operator is not None and Requirement(str(item.get("key")), operator, values).holds(labels)

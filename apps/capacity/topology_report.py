@@ -14,7 +14,6 @@ from typing import Any
 
 from apps.capacity.capacity_types import capacity_type, has_numa_label, has_rdma_label
 from apps.capacity.facts import Fleet, NodeState, load_fleet
-from apps.capacity.nodes import node_row
 from apps.capacity.notes_work import work_notes
 from apps.capacity.rows import Note
 from apps.capacity.topology import (
@@ -104,15 +103,7 @@ def _pools(fleet: Fleet) -> list[_Pool]:
         bought = capacity_type(node.health.labels)
         for index, item in enumerate(node.falls):
             if item.group.mode is SharingMode.EXCLUSIVE:
-                row = node_row(node, index)
-                cards = Cards(
-                    node=node.name,
-                    physical=row.physical_devices,
-                    allocatable=int(row.allocatable),
-                    held=None if row.held_bound is None else int(row.held_bound),
-                    free=None if row.free is None else int(row.free),
-                )
-                found[node.cluster.pk, item.group.model, bought].append(cards)
+                found[node.cluster.pk, item.group.model, bought].append(_cards(node, index))
     order = {pk: place for place, pk in enumerate(fleet.clusters)}
     pools = [
         _Pool(fleet.clusters[pk], model, bought, tuple(cards)) for (pk, model, bought), cards in found.items()
@@ -125,6 +116,19 @@ def _pools(fleet: Fleet) -> list[_Pool]:
             pool.model,
             pool.capacity_type,
         ),
+    )
+
+
+def _cards(node: NodeState, index: int) -> Cards:
+    """A group of whole cards; parts of a card that only claims can hold do not count as free."""
+    item = node.falls[index]
+    shares = None if node.shares is None else node.shares[index]
+    return Cards(
+        node=node.name,
+        physical=item.physical,
+        allocatable=int(sum(unit.allocatable for unit in item.units)),
+        held=None if shares is None else int(sum(share.held for share in shares)),
+        free=None if shares is None else int(sum(share.free for share in shares)),
     )
 
 
