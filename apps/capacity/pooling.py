@@ -71,14 +71,15 @@ class UnitSum:
 
 @dataclass(slots=True)
 class PoolSum:
-    """Groups of one model and mode. `nodes`: uid → its groups here; `estimated`: groups whose cards were deduced;
-    `stranded`: MIG compute and memory slices that no instance covers; `card_memory`: bytes of all cards and of the
+    """Groups of one model and mode. `nodes`: uid → its groups here; `read`: groups of nodes whose pods were read;
+    `estimated`: groups whose cards were deduced; `stranded`: MIG compute and memory slices that no instance covers; `card_memory`: bytes of all cards and of the
     usable ones; `unknown_memory`: groups whose cards' memory nobody says."""
 
     nodes: Counter[str] = field(default_factory=Counter)
     vendors: Counter[str] = field(default_factory=Counter)
     physical: int = 0
     allocatable: int = 0
+    read: int = 0
     buckets: Counter[Bucket] = field(default_factory=Counter)
     estimated: int = 0
     stranded: tuple[int, int] = (0, 0)
@@ -95,6 +96,7 @@ class PoolSum:
         self.allocatable += sign * item.allocatable
         for bucket, cards in item.buckets.items():
             _count(self.buckets, bucket, sign * cards)
+        self.read += sign * (node.shares is not None)
         self.estimated += sign * item.group.estimated
         self._slices(item, sign)
         rows = node.shares[index] if node.shares is not None else (None,) * len(item.units)
@@ -128,6 +130,7 @@ class PoolSum:
             vendors=self.vendors.copy(),
             physical=self.physical,
             allocatable=self.allocatable,
+            read=self.read,
             buckets=self.buckets.copy(),
             estimated=self.estimated,
             stranded=self.stranded,

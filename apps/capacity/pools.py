@@ -13,7 +13,7 @@ from fractions import Fraction
 
 from apps.capacity.facts import Fleet
 from apps.capacity.health import BUCKETS, Bucket
-from apps.capacity.pooling import PoolSum, UnitKey, UnitSum
+from apps.capacity.pooling import PoolSum, SumKey, UnitKey, UnitSum
 from apps.capacity.promised import Promise, Promises
 from apps.capacity.rows import Amounts, PoolRow, Totals, UnitRow
 from apps.core.gpu import SharingMode, mode_sentence, model_label, rounded, unit_of
@@ -22,6 +22,8 @@ from apps.fleet.models import Cluster
 ZERO = Decimal(0)
 STEP = Decimal("0.001")
 EQUIVALENT, BYTES = "gpu_equivalent", "byte"
+Kinds = Mapping[UnitKey, UnitSum] | Mapping[SumKey, UnitSum]
+Parts = list[tuple[UnitKey | SumKey, Decimal | None]]
 
 
 def parts_of(total: Decimal, parts: Sequence[Fraction], step: Decimal = STEP) -> list[Decimal]:
@@ -41,10 +43,13 @@ class Weighing:
     amounts stay as they are."""
 
     unit: str
-    weight: Callable[[UnitKey], Fraction | None]
+    weight: Callable[[UnitKey | SumKey], Fraction | None]
     step: Decimal
 
-    def sum(self, amounts: Iterable[tuple[UnitKey, Decimal | None]]) -> Fraction | None:
+    def sum(
+        self,
+        amounts: Iterable[tuple[UnitKey, Decimal | None]] | Iterable[tuple[UnitKey | SumKey, Decimal | None]],
+    ) -> Fraction | None:
         """None when nothing is said, or something that this measure cannot weigh."""
         total, said = Fraction(0), False
         for key, amount in amounts:
@@ -82,10 +87,11 @@ def _equivalents_weighing() -> Weighing:
 
 
 def _memory_weighing(pool: PoolSum) -> Weighing:
+    """Units by the memory that their nodes say, drivers differ in it; what queues promise by the kind's, if it is one."""
     known = {key: pool.memory_of(key) for key in pool.by_kind()}
 
-    def weight(key: UnitKey) -> Fraction | None:
-        found = known.get(key)
+    def weight(key: UnitKey | SumKey) -> Fraction | None:
+        found = key[3] if len(key) == 4 else known.get(key)
         return None if found is None else Fraction(found)
 
     return Weighing(BYTES, weight, Decimal(1))
@@ -101,6 +107,14 @@ class Said:
 
 
 NOTHING_SAID = Said({}, {}, {})
+
+
+def _each(kinds: Kinds, get: Callable[[UnitSum], Decimal]) -> Parts:
+    return [(key, get(found)) for key, found in kinds.items()]
+
+
+def _held(kinds: Kinds, get: Callable[[UnitSum], Decimal]) -> Parts:
+    return [(key, get(found) if found.read else None) for key, found in kinds.items()]
 
 
 class Numbers:
@@ -119,24 +133,20 @@ class Numbers:
             "memory": self._memory(),
         }
 
-    def _each(self, get: Callable[[UnitSum], Decimal]) -> list[tuple[UnitKey, Decimal | None]]:
-        return [(key, get(found)) for key, found in self.kinds.items()]
-
-    def _held(self, get: Callable[[UnitSum], Decimal]) -> list[tuple[UnitKey, Decimal | None]]:
-        return [(key, get(found) if found.read else None) for key, found in self.kinds.items()]
-
-    def _amounts(self, by: Weighing) -> Amounts:
+    def _amounts(self, by: Weighing, over: Kinds | None = None) -> Amounts:
+        """`over`: the units to add up, told apart further than by kind."""
+        kinds = self.kinds if over is None else over
         promised = self.said.promised.items()
-        physical = by.sum(self._each(lambda found: found.physical))
-        usable = by.sum(self._each(lambda found: found.allocatable))
+        physical = by.sum(_each(kinds, lambda found: found.physical))
+        usable = by.sum(_each(kinds, lambda found: found.allocatable))
         parts = [
-            by.sum(self._held(lambda found: found.held)),
-            by.sum(self._held(lambda found: found.free)),
-            by.sum(self._held(lambda found: found.stranded)),
+            by.sum(_held(kinds, lambda found: found.held)),
+            by.sum(_held(kinds, lambda found: found.free)),
+            by.sum(_held(kinds, lambda found: found.stranded)),
         ]
         nothing = ZERO if not self.kinds else None
         allocatable = by.round(usable) if usable is not None else nothing
-        held = free = stranded = None
+        held = free = stranded = self._nothing_held
         if allocatable is not None and None not in parts and parts:
             held, free, stranded = by.split(allocatable, [part or Fraction(0) for part in parts])
         return Amounts(
@@ -158,7 +168,7 @@ class Numbers:
     def _memory(self) -> Amounts:
         """Time slices share a card's memory: what exists and is usable can be said, not what is held."""
         if self.mode != SharingMode.TIME_SLICING:
-            return self._amounts(_memory_weighing(self.pool))
+            return self._amounts(_memory_weighing(self.pool), self.pool.units)
         if self.pool.unknown_memory:
             return Amounts(BYTES, None, None)
         every, usable = self.pool.card_memory
@@ -167,10 +177,16 @@ class Numbers:
     @property
     def over_held(self) -> Decimal | None:
         by = _equivalents_weighing() if self.mixed else _units_weighing(self.kinds, self.own.unit)
-        return by.round(by.sum(self._held(lambda found: found.over)))
+        found = by.round(by.sum(_held(self.kinds, lambda found: found.over)))
+        return self._nothing_held if found is None else found
 
-    def _in_bucket(self, bucket: Bucket) -> list[tuple[UnitKey, Decimal | None]]:
-        return self._each(lambda found: found.buckets.get(bucket, ZERO))
+    @property
+    def _nothing_held(self) -> Decimal | None:
+        """Of cards without any unit nothing is held, where pods were read."""
+        return ZERO if self.pool.read and not self.kinds else None
+
+    def _in_bucket(self, bucket: Bucket) -> Parts:
+        return _each(self.kinds, lambda found: found.buckets.get(bucket, ZERO))
 
     def unit_buckets(self) -> dict[str, Decimal]:
         """Units by bucket, so that with the usable ones they add up to the physical ones."""

@@ -63,6 +63,18 @@ def pools(*files: str) -> dict[str, tuple[int, int, Decimal, Decimal]]:
     return found
 
 
+def memory(*files: str) -> dict[str, tuple[int, int]]:
+    """By hand: bytes of all units of a pool and of the usable ones, where they can be said. A pool of both files whose
+    memory one of them cannot say has none."""
+    found: dict[str, tuple[int, int]] = {}
+    silent = {key for file in files for key in fleet(file)["pools"] if key not in fleet(file)["memory"]}
+    for file in files:
+        for key, (every, usable) in fleet(file)["memory"].items():
+            before = found.get(key, (0, 0))
+            found[key] = (before[0] + (bytes_of(every) or 0), before[1] + (bytes_of(usable) or 0))
+    return {key: amounts for key, amounts in found.items() if key not in silent}
+
+
 def bytes_of(memory: str | int | None) -> int | None:
     """ "81559 MiB" or plain bytes."""
     if isinstance(memory, str):

@@ -33,6 +33,7 @@ from .golden import (
     class_objects,
     collected_fleet,
     fleet,
+    memory,
     node_object,
     nodes,
     parsed,
@@ -127,9 +128,9 @@ def test_nodes_of_one_shape_have_one_inventory() -> None:
 
 
 def test_weights_by_hand() -> None:
-    for product, profile, compute, memory, most, name in fleet(PLUGINS)["weights"]:
+    for product, profile, compute, bytes_, most, name in fleet(PLUGINS)["weights"]:
         weight = mig_weight(product, profile)
-        assert (weight.compute, weight.memory) == (Fraction(compute), Fraction(memory)), (product, profile)
+        assert (weight.compute, weight.memory) == (Fraction(compute), Fraction(bytes_)), (product, profile)
         assert (weight.per_card, weight.profile, weight.known) == (most, name, True), (product, profile)
 
 
@@ -252,7 +253,7 @@ def test_what_pods_hold_by_hand(collected: tuple[CapacityReport, list[NodeRow]])
         for unit in row.units:
             expected = held.get(unit.resource, [0, unit.allocatable])
             assert [unit.held_bound, unit.free] == [Decimal(amount) for amount in expected], row.node
-        assert (row.over_held or 0) == ALL[row.node].get("over_held", 0), row.node
+        assert row.over_held == ALL[row.node].get("over_held", 0), row.node
 
 
 def test_nodes_without_cards_are_noted(collected: tuple[CapacityReport, list[NodeRow]]) -> None:
@@ -275,6 +276,12 @@ def test_every_pool_and_the_totals_by_hand(collected: tuple[CapacityReport, list
         for pool in report.pools
     }
     assert found == pools(*BOTH)
+    said: dict[str, Any] = {
+        f"{pool.model}|{pool.sharing_mode}": (amounts.physical, amounts.allocatable)
+        for pool in report.pools
+        if (amounts := pool.amounts["memory"]).physical is not None
+    }
+    assert said == memory(*BOTH)
     by_hand = [fleet(file)["totals"] for file in BOTH]
     cards, usable = (sum(totals[name] for totals in by_hand) for name in ("cards", "usable"))
     out: Counter[str] = Counter()
