@@ -15,7 +15,7 @@ import msgspec
 
 from simcluster import kinds, patches, statuses, validation
 from simcluster.faults import Effect, spoiled
-from simcluster.kinds import ABSENT_GROUPS, BY_PATH, KUEUE_GROUP, Kind, versions_of
+from simcluster.kinds import ABSENT_GROUPS, BY_PATH, DEVICE_GROUPS, KUEUE_GROUP, Kind, versions_of
 from simcluster.statuses import Refused
 from simcluster.store import Change, Gone
 from simcluster.versions import in_version
@@ -134,7 +134,8 @@ def _versions(cluster: Cluster, group: str) -> tuple[str, ...]:
     """The served versions of a group, empty when it is not installed."""
     if any(group in groups for name, groups in ABSENT_GROUPS.items() if name in cluster.absent):
         return ()
-    return cluster.kueue_versions if group == KUEUE_GROUP else versions_of(group)
+    chosen = {KUEUE_GROUP: cluster.kueue_versions, DEVICE_GROUPS[0]: cluster.device_versions}
+    return chosen[group] if group in chosen else versions_of(group)
 
 
 def _serves(cluster: Cluster, kind: Kind, version: str) -> bool:

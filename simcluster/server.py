@@ -22,6 +22,7 @@ import msgspec
 
 from simcluster import kubeapi, promapi, simapi, statuses
 from simcluster.faults import Effect, Faults
+from simcluster.kinds import versions_of
 from simcluster.store import Store
 from simcluster.telemetry import Telemetry
 
@@ -40,7 +41,7 @@ class Tokens:
 @dataclass(slots=True)
 class Cluster:
     """What one server serves. `absent`: what of "kueue", "volcano", "devices" and "prometheus" it is without.
-    `kueue_versions`: the served versions, in order of preference."""
+    `kueue_versions`, `device_versions`: the served versions of Kueue and of DRA, in order of preference."""
 
     store: Store
     telemetry: Telemetry
@@ -48,6 +49,7 @@ class Cluster:
     faults: Faults = field(default_factory=Faults)
     absent: frozenset[str] = frozenset()
     kueue_versions: tuple[str, ...] = ("v1beta2", "v1beta1")
+    device_versions: tuple[str, ...] = versions_of("resource.k8s.io")
     epoch: float = 0.0
     clock: Callable[[], float] = time.time
     on_write: Callable[[Any, dict[str, Any], dict[str, Any]], dict[str, Any] | None] | None = None

@@ -114,12 +114,13 @@ def running(
     days: float = 1.0,
     absent: Sequence[str] = (),
     kueue_versions: Sequence[str] = ("v1beta2", "v1beta1"),
+    device_versions: Sequence[str] = (),
     clock: Callable[[], float] = time.time,
     folder: Path | None = None,
     live: bool = False,
 ) -> Iterator[Running]:
     """Serve one of the four worlds until the block ends. `live`: a scenario goes on in real time; otherwise it
-    stands still at the present and moves by `sim.driver.step()`."""
+    stands still at the present and moves by `sim.driver.step()`. `device_versions`: of DRA, all where none is named."""
     with tempfile.TemporaryDirectory(prefix="simcluster-") as temporary:
         home = folder or Path(temporary)
         tokens, gone = Tokens(ADMIN, VIEWER), frozenset(absent)
@@ -149,6 +150,7 @@ def running(
             cluster = Cluster(store, Telemetry(clock()), tokens, absent=gone, epoch=clock(), clock=clock)
             cluster.kueue_versions = tuple(kueue_versions)
             cluster.ready.set()
+        cluster.device_versions = tuple(device_versions) or cluster.device_versions
         with _served(cluster, home) as (url, path):
             if driver is not None and live:
                 driver.start()

@@ -156,6 +156,8 @@ def lay_cluster(
     return [with_reserves(node, taken) for node in states]
 
 
+# What labels alone make of a node whose devices only its driver lists.
+_NO_DEVICES = "present_without_devices"
 # What plugin and labels say about a node when telemetry may know better.
 _DOUBTS = frozenset(("labels_differ", "mixed_models", "mig_invalid", "no_model"))
 
@@ -198,7 +200,8 @@ def lay_node(
     devices = around.devices.get(node.name)
     if devices is not None:
         groups, claimed, more = join_devices(groups, devices)
-        codes, key = (*codes, *more), (key, groups)
+        codes = (*(code for code in codes if code != _NO_DEVICES or not groups), *more)
+        key = (key, groups)
     health = NodeHealth(
         node.labels,
         tuple(node.taints),
@@ -208,7 +211,7 @@ def lay_node(
     )
     carried = [(name, spec) for name, spec in around.flavors if groups and carries(node.labels, spec)]
     verdict = node_verdict(health, tolerated=[item for _name, spec in carried for item in _accepts(spec)])
-    lapsed, due = _lapsed(node, last, now)
+    lapsed, due = _lapsed(node, last, devices, now)
     falls = shapes.falls(key, groups, verdict, lapsed)
     asked = {name: amount for name, amount in used.items() if name not in _ROOM}
     held = by_counted_name(asked, node.capacity) if around.pods_read else None
@@ -244,7 +247,7 @@ def join_devices(
 
     A vendor whose plugin and driver both offer its cards has them once: the plugin's units, the larger number of
     cards, and what claims hold of whole cards held there too. Where the plugin offers nothing any more, the driver
-    has taken its place."""
+    has taken its place, and the other way round."""
     found: list[Group] = list(groups)
     claimed: list[dict[str, Decimal]] = [{} for _ in groups]
     codes = list(devices.codes)
@@ -256,6 +259,8 @@ def join_devices(
         ]
         own = [index for index, group in enumerate(found) if group.vendor == vendor and group.origin != "dra"]
         offering = [index for index in own if not found[index].plugin_down and found[index].units]
+        if own and all(group.plugin_down for group, _held in listed):
+            continue
         if offering:
             _same_cards(found, claimed, offering, listed)
             codes.append("dual_advertised")
@@ -288,13 +293,18 @@ def _same_cards(
             claimed[first][resource] = claimed[first].get(resource, ZERO) + taken
 
 
-def _lapsed(node: NodeFacts, last: LastOffered | None, now: datetime) -> tuple[bool, datetime | None]:
+def _lapsed(
+    node: NodeFacts, last: LastOffered | None, devices: NodeDevices | None, now: datetime
+) -> tuple[bool, datetime | None]:
     """Whether a node has offered nothing for too long while it was Ready, and when its picture changes next."""
-    if last is None or node.offers:
+    until = devices.down_since if devices else None
+    if last is not None:
+        until = max(last.until, until or last.until)
+    if until is None or node.offers:
         return False, None
-    since = max(last.until, _ready_since(node.conditions) or last.until)
+    since = max(until, _ready_since(node.conditions) or until)
     lapses = since + timedelta(minutes=health_table().plugin_down_minutes)
-    forgotten = last.until + timedelta(days=health_table().last_known_days)
+    forgotten = until + timedelta(days=health_table().last_known_days)
     return now >= lapses, lapses if now < lapses else forgotten
 
 

@@ -18,7 +18,7 @@ from django.db.models import Q
 
 from apps.capacity.health import health_table
 from apps.capacity.reserves import Rule
-from apps.fleet.dra import ClaimObject, ClassObject, DraView, count_slices
+from apps.fleet.dra import ClaimObject, ClassObject, DraView, PoolKey, count_slices
 from apps.fleet.models import Reserve
 from apps.fleet.registry import is_device
 from apps.observations.models import ClusterObject, Node
@@ -165,6 +165,12 @@ def rules_in_force(*, now: datetime, cluster_ids: Iterable[int]) -> dict[int, tu
     return {cluster_id: tuple(rules) for cluster_id, rules in found.items()}
 
 
+def laid_together(*, now: datetime, cluster_id: int) -> bool:
+    """Whether what a node has depends on the others: on reserves, or on slices that name nodes by labels."""
+    slices = ClusterObject.objects.filter(cluster_id=cluster_id, kind="ResourceSlice", gone_at=None)
+    return bool(rules_in_force(now=now, cluster_ids=[cluster_id])) or slices.exists()
+
+
 def rule_of(row: Reserve) -> Rule:
     """A reserve as the pure rules read it; one that is not stored yet comes last, as if made now."""
     return Rule(row.pk or 0, row.selector, row.model, row.sharing_mode, row.devices, row.reason)
@@ -173,7 +179,8 @@ def rule_of(row: Reserve) -> Rule:
 def read_devices(
     *, cluster_ids: Iterable[int], nodes: Mapping[int, Mapping[str, Mapping[str, str]]], now: datetime
 ) -> dict[int, DraView]:
-    """What DRA drivers list and claims hold, of each cluster that has slices. `nodes`: labels by cluster and name."""
+    """What DRA drivers list and claims hold, of each cluster that has slices. `nodes`: labels by cluster and name, of
+    all nodes or of those that are asked about."""
     since = now - timedelta(days=health_table().last_known_days)
     former = Q(kind="ResourceSlice", gone_at__gt=since)
     rows = (
@@ -183,22 +190,42 @@ def read_devices(
         .values_list("cluster_id", "kind", "namespace", "name", "created_at", "gone_at", "spec", "status")
     )
     found: dict[int, dict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))
+    withdrawn: dict[int, dict[PoolKey, datetime]] = defaultdict(dict)
     for cluster_id, kind, namespace, name, created_at, gone_at, spec, status in rows:
         made: Any = spec
         if kind == "DeviceClass":
             made = ClassObject(name, created_at, spec)
         elif kind == "ResourceClaim":
             made = ClaimObject(namespace, name, spec, status)
+        elif gone_at is not None:
+            withdrawn[cluster_id].setdefault(PoolKey(spec["driver"], spec["pool"]), gone_at)
         found[cluster_id][kind if gone_at is None else "former"].append(made)
+    listing = {pk: kinds for pk, kinds in found.items() if kinds["ResourceSlice"] or kinds["former"]}
+    choosy = [
+        pk
+        for pk, kinds in listing.items()
+        if any(not spec["node"] for spec in (*kinds["ResourceSlice"], *kinds["former"]))
+    ]
+    labels = {**nodes, **_all_labels(choosy)}
     return {
         cluster_id: count_slices(
             slices=kinds["ResourceSlice"],
             taint_rules=kinds["DeviceTaintRule"],
             classes=kinds["DeviceClass"],
             claims=kinds["ResourceClaim"],
-            nodes=nodes.get(cluster_id, {}),
+            nodes=labels.get(cluster_id, {}),
             last_good=kinds["former"],
+            withdrawn_at=withdrawn[cluster_id],
         )
-        for cluster_id, kinds in found.items()
-        if kinds["ResourceSlice"] or kinds["former"]
+        for cluster_id, kinds in listing.items()
     }
+
+
+def _all_labels(cluster_ids: Sequence[int]) -> dict[int, dict[str, Mapping[str, str]]]:
+    """Labels of all nodes by name: only with all at hand can be told which ones a slice's selector reaches."""
+    found: dict[int, dict[str, Mapping[str, str]]] = defaultdict(dict)
+    if cluster_ids:
+        rows = Node.objects.filter(cluster_id__in=cluster_ids, gone_at=None)
+        for cluster_id, name, labels in rows.values_list("cluster_id", "name", "labels"):
+            found[cluster_id][name] = labels
+    return found

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
 
@@ -45,8 +46,10 @@ def count_slices(
     claims: Iterable[ClaimObject],
     nodes: Mapping[str, Labels],
     last_good: Iterable[Spec] = (),
+    withdrawn_at: Mapping[PoolKey, datetime] | None = None,
 ) -> DraView:
-    """`nodes`: name → labels of the nodes that are there; `last_good`: specs of slices that are gone, newest first."""
+    """`nodes`: name → labels of the nodes that are there; `last_good`: specs of slices that are gone, newest first;
+    `withdrawn_at`: when the newest of them went, by pool."""
     known = list(classes)
     served = served_resources(known)
     reader = Reader(nodes=nodes, rules=taint_rules, classes=known, names=Names(served))
@@ -72,11 +75,17 @@ def count_slices(
     counters = _counters(states, devices)
     for node, found in by_node.items():
         counted = _node(found, counters, held, view)
+        counted.down_since = _down_since(found, withdrawn_at or {})
         if node:
             view.by_node[node] = counted
         else:
             view.shared = counted
     return view
+
+
+def _down_since(devices: Iterable[DraDevice], withdrawn_at: Mapping[PoolKey, datetime]) -> datetime | None:
+    pools = {PoolKey(device.key.driver, device.key.pool) for device in devices if device.down}
+    return max((withdrawn_at[pool] for pool in pools if pool in withdrawn_at), default=None)
 
 
 def _counted_drivers() -> set[str]:
@@ -119,7 +128,7 @@ def _node(devices: Sequence[DraDevice], counters: Counters, held: Held, view: Dr
 def _group_key(card: Card) -> GroupKey:
     face = card.face
     if card.partitioned:
-        mode = SharingMode.MIG
+        mode = SharingMode.MIG if face.vendor == "nvidia" else SharingMode.PARTITION
     elif face.multiple:
         mode = SharingMode.VGPU
     else:

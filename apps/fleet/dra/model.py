@@ -107,7 +107,8 @@ class NodeDevices:
     in no usable unit; `held` and `held_by_profile`: all that claims hold; `offered`: for cards that can be
     partitioned, how many devices of a resource would fit now beside what is allocated: alternatives, never to be
     added; `incomplete`: pools whose
-    numbers are the last good ones, or a lower bound; `codes`: "dra_incomplete"."""
+    numbers are the last good ones, or a lower bound; `codes`: "dra_incomplete"; `down_since`: when the drivers of
+    groups that are down withdrew them."""
 
     groups: list[Group] = field(default_factory=list)
     held_in: list[dict[str, Decimal]] = field(default_factory=list)
@@ -118,6 +119,7 @@ class NodeDevices:
     cards: list[DraCard] = field(default_factory=list)
     incomplete: set[PoolKey] = field(default_factory=set)
     codes: list[str] = field(default_factory=list)
+    down_since: datetime | None = None
 
 
 @dataclass(slots=True)

@@ -1,0 +1,141 @@
+"""The recorded cluster with its DRA node: dra-01 has six whole H100 and a seventh in two 3g.40gb instances; the claim
+of pod dra-two holds two whole cards, those of dra-mig-1 and dra-mig-2 one instance each. By hand, beside what
+test_recorded_capacity.py has for the other nodes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import datetime, timedelta
+from decimal import Decimal as D
+
+import pytest
+from django.utils import timezone
+
+from apps.capacity.facts import NodeState, load_fleet
+from apps.capacity.selectors import capacity_report
+from apps.fleet.models import Cluster
+from apps.observations.models import ClusterObject, Node, Presence, Source, SourceState
+from simcluster.testing import running
+from worker.collectors.run import collect_source
+
+from .recorded import DATA, collected
+from .test_recorded_capacity import AT, FILES, H100, not_installed, pools, read_source
+
+DRA = [
+    ("DeviceClass", "kueue/deviceclasses.json"),
+    ("ResourceSlice", "kueue/resourceslices.json"),
+    ("ResourceClaim", "kueue/resourceclaims.json"),
+]
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    found = collected("prod", [*FILES, *DRA], at=AT)
+    for source in (Source.NODES, Source.PODS, Source.KUEUE, Source.DEVICES):
+        read_source(found, source)
+    not_installed(found, Source.VOLCANO)
+    return found
+
+
+def dra_node(now: datetime = AT) -> NodeState:
+    return next(node for node in load_fleet(now=now).nodes if node.name == "dra-01")
+
+
+def buckets(node: NodeState) -> dict[str, int]:
+    found: Counter[str] = Counter()
+    for item in node.falls:
+        found.update({str(bucket): count for bucket, count in item.buckets.items()})
+    return dict(found)
+
+
+def test_whole_cards_and_instances_join_their_pools(cluster: Cluster) -> None:
+    found = pools(capacity_report(now=AT))
+    whole, parts = found[H100, "exclusive"], found[H100, "mig"]
+    # 44 + 6 cards, 1 of them unhealthy; held 26 + 2
+    assert (whole.physical_devices, whole.allocatable, whole.held_bound) == (50, D(49), D(28))
+    assert whole.free == D(21)
+    # 20 + 1 cards; sevenths: 132 + 6 physical, 54 + 6 held, the rest is free as before
+    assert parts.physical_devices == 21
+    assert (parts.physical_units, parts.held_bound, parts.free) == (D("19.714"), D("8.571"), D("11.143"))
+    units = {unit.resource: (unit.physical, unit.held_bound) for unit in parts.units}
+    assert units["gpu.nvidia.com/mig-3g.40gb"] == (D(2), D(2))
+
+
+def test_the_node_is_not_one_without_devices(cluster: Cluster) -> None:
+    node = dra_node()
+    assert node.codes == ()
+    assert [(str(item.group.mode), item.group.cards, item.group.origin) for item in node.falls] == [
+        ("exclusive", 6, "dra"),
+        ("mig", 1, "dra"),
+    ]
+
+
+def test_a_taint_rule_takes_a_card_out_of_use(cluster: Cluster) -> None:
+    ClusterObject.objects.create(
+        cluster=cluster,
+        kind="DeviceTaintRule",
+        uid="rule",
+        name="rule",
+        first_seen_at=AT,
+        observed_at=AT,
+        spec={
+            "selects": True,
+            "driver": "gpu.nvidia.com",
+            "pool": "dra-01",
+            "device": "gpu-0",
+            "device_class": "",
+            "selectors": [],
+            "taint": {"key": "repair", "value": "", "effect": "NoExecute"},
+        },
+    )
+    node = dra_node()
+    assert buckets(node) == {"device_unhealthy": 1}
+    # gpu-0 is held, but no usable unit any more: of the five left the claim holds gpu-1
+    assert node.shares is not None
+    (share,) = node.shares[0]
+    assert (share.held, share.free) == (D(1), D(4))
+
+
+def test_a_driver_that_withdrew_its_slices_is_down_and_then_lost(cluster: Cluster) -> None:
+    slices = ClusterObject.objects.filter(cluster=cluster, kind="ResourceSlice")
+    slices.update(gone_at=AT)
+    assert buckets(dra_node(AT + timedelta(minutes=2))) == {"plugin_down": 7}
+    assert buckets(dra_node(AT + timedelta(minutes=15))) == {"lost": 7}
+    assert dra_node(AT + timedelta(days=30)).falls == ()
+
+
+def test_a_plugin_that_offers_the_same_cards_is_counted_once(cluster: Cluster) -> None:
+    offered = {"nvidia.com/gpu": "7"}
+    Node.objects.filter(name="dra-01").update(capacity=offered, allocatable=offered)
+    node = dra_node()
+    assert sum(item.group.cards for item in node.falls) == 7
+    assert node.codes == ("dual_advertised",)
+    ClusterObject.objects.filter(cluster=cluster, kind="ResourceSlice").update(gone_at=AT)
+    assert dra_node().codes == ()
+
+
+@pytest.mark.parametrize("versions", [(), ("v1beta1",)], ids=["v1", "v1beta1"])
+def test_every_version_over_http_gives_the_same_node(versions: tuple[str, ...]) -> None:
+    with running(recordings=DATA / "kueue", device_versions=versions) as sim:
+        cluster = Cluster.objects.create(slug="sim", name="Sim", kubeconfig_path=str(sim.kubeconfig))
+        for source in (Source.NODES, Source.PODS, Source.DEVICES):
+            result = collect_source(cluster=cluster, source=source, now=timezone.now(), seconds=30)
+            assert (result.outcome, result.error, result.quarantined) == ("ok", "", 0)
+    cursors = SourceState.objects.get(cluster=cluster, source=Source.DEVICES).cursors
+    assert cursors["ResourceSlice"]["api_version"] == (versions or ("v1",))[0]
+    node = dra_node(timezone.now())
+    assert [item.group.cards for item in node.falls] == [6, 1]
+    assert [dict(held) for held in node.claimed] == [
+        {"gpu.nvidia.com/gpu": D(2)},
+        {"gpu.nvidia.com/mig-3g.40gb": D(2)},
+    ]
+
+
+def test_a_cluster_that_serves_no_device_objects_is_one_without_them() -> None:
+    with running(recordings=DATA / "kueue", absent=["devices"]) as sim:
+        cluster = Cluster.objects.create(slug="sim", name="Sim", kubeconfig_path=str(sim.kubeconfig))
+        result = collect_source(cluster=cluster, source=Source.DEVICES, now=timezone.now(), seconds=30)
+    assert (result.outcome, result.error) == ("ok", "")
+    assert SourceState.objects.get(cluster=cluster, source=Source.DEVICES).presence == Presence.ABSENT
