@@ -2,50 +2,41 @@
 
 A constant number of queries, whatever the number of nodes; what queues promise is read only where it is asked for.
 Clusters whose nodes were never read are `missing` and in no number. Where the process keeps fleets in memory
-(store.py), only what changed since is read.
+(PORTAL_CAPACITY_MEMORY, store.py), only what changed since is read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from apps.capacity.laying import (
-    NodeState,
-    PoolKey,
-    Shapes,
-    Surroundings,
-    asks_telemetry,
-    lay_cluster,
-    usable_groups,
-)
-from apps.capacity.pooling import PoolSum, sums_of
-from apps.capacity.reading import (
-    NodeFacts,
-    last_offered,
-    read_devices,
-    read_flavors,
-    read_nodes,
-    rules_in_force,
-    used_on_nodes,
-)
+from django.conf import settings
+
+from apps.capacity.laying import Kind, NodeState, PoolKey, pool_key, usable_groups
+from apps.capacity.loading import load_nodes
+from apps.capacity.pooling import PoolSum
+from apps.capacity.reading import laid_together, rules_in_force
 from apps.capacity.reserves import Rule, lay
-from apps.fleet.inventory import Group
+from apps.capacity.store import STORE, Kept, Marks, kept_of
 from apps.fleet.models import Cluster
 from apps.fleet.selectors import enabled_clusters
-from apps.observations.models import Source
-from apps.observations.selectors import AsOf, SourceStatus, as_of, seen_cards
+from apps.observations.models import Source, SourceState
+from apps.observations.selectors import AsOf, SourceStatus, as_of, as_of_statuses
 
 __all__ = ["Fleet", "NodeState", "PoolKey", "load_fleet", "load_node", "pool_key"]
 _OF_WORK = (Source.PODS, Source.KUEUE, Source.VOLCANO)
+Version = tuple[tuple[int, int], ...]
+"""(cluster, number) of each cluster: equal for fleets that are the same."""
 
 
 @dataclass(slots=True)
 class Fleet:
-    """`pools`: (node, index into its falls) of every group, by pool; `sums`: the same added up. `pods_missing`:
-    clusters whose pods were never read, where nobody knows what is held; `quota_missing`: those where an installed
-    Kueue or Volcano was never read, where nobody knows what is reserved."""
+    """`sums`: pools, added up; `kinds`: nodes that quota and notes cannot tell apart, but for their names, by uid.
+    `pods_missing`: clusters whose pods were never read, where nobody knows what is held; `quota_missing`: those where
+    an installed Kueue or Volcano was never read, where nobody knows what is reserved. `version`, `kinds_version`,
+    `quota_version`: None where nothing is kept in memory, else equal for fleets with the same nodes, the same kinds
+    (names included), and queues that were not read since."""
 
     now: datetime
     clusters: dict[int, Cluster]
@@ -54,8 +45,11 @@ class Fleet:
     quota_missing: tuple[Cluster, ...]
     as_of: AsOf
     nodes: Sequence[NodeState]
-    pools: dict[PoolKey, list[tuple[NodeState, int]]] = field(default_factory=dict)
     sums: dict[PoolKey, PoolSum] = field(default_factory=dict)
+    kinds: dict[Kind, dict[str, NodeState]] = field(default_factory=dict)
+    version: Version | None = None
+    kinds_version: Version | None = None
+    quota_version: tuple[object, ...] | None = None
 
 
 def load_fleet(
@@ -65,28 +59,91 @@ def load_fleet(
     uids: Sequence[str] | None = None,
     imported: bool = False,
 ) -> Fleet:
-    """`uids`: only these nodes (their rows are the list's rows as long as no reserve is laid on them).
+    """`uids`: only these nodes (their rows are the list's rows as long as no reserve and no DRA driver is there).
     `imported`: the rows come from an imported past, which no pull has read; no cluster is missing."""
     chosen = list(enabled_clusters() if clusters is None else clusters)
-    fresh = as_of(now=now, clusters=chosen, sources=[Source.NODES])
-    left_out = set() if imported else {status.cluster.pk for status in fresh.missing}
+    fresh = as_of(now=now, clusters=chosen)
+    nodes = _only(fresh, now, (Source.NODES,))
+    left_out = set() if imported else {status.cluster.pk for status in nodes.missing}
     read = [cluster for cluster in chosen if cluster.pk not in left_out]
-    never = [] if imported else as_of(now=now, clusters=read, sources=_OF_WORK).missing
+    never = [] if imported else [s for s in fresh.missing if s.source in _OF_WORK]
     pods = _clusters_of(read, never, Source.PODS)
+    rules = rules_in_force(now=now, cluster_ids=[cluster.pk for cluster in read])
+    unread = {cluster.pk for cluster in pods}
+    remembered = settings.CAPACITY_MEMORY and not imported and uids is None
+    if remembered:
+        kept = _remembered(read, fresh.statuses, rules=rules, unread=unread, now=now)
+    else:
+        kept = _read(read, rules=rules, unread=unread, now=now, uids=uids)
     fleet = Fleet(
         now=now,
         clusters={cluster.pk: cluster for cluster in read},
         missing=tuple(cluster for cluster in chosen if cluster.pk in left_out),
         pods_missing=pods,
         quota_missing=_clusters_of(read, never, Source.KUEUE, Source.VOLCANO),
-        as_of=fresh,
-        nodes=lay_nodes(read, now=now, uids=uids, unread={cluster.pk for cluster in pods}),
+        as_of=nodes,
+        nodes=kept[0].nodes if len(kept) == 1 else [node for one in kept for node in one.nodes],
     )
-    for node in fleet.nodes:
-        for index, item in enumerate(node.falls):
-            fleet.pools.setdefault(pool_key(node, item.group), []).append((node, index))
-    fleet.sums = {key: sums_of(members) for key, members in fleet.pools.items()}
+    for one in kept:
+        fleet.sums.update(one.sums)
+        fleet.kinds.update(one.kinds)
+    if remembered:
+        fleet.version = tuple((one.around.cluster.pk, one.version) for one in kept)
+        fleet.kinds_version = tuple((one.around.cluster.pk, one.kinds_version) for one in kept)
+        fleet.quota_version = tuple(
+            (one.around.cluster.pk, one.marks.runs.get(Source.KUEUE), one.marks.runs.get(Source.VOLCANO))
+            for one in kept
+        )
     return fleet
+
+
+def _only(fresh: AsOf, now: datetime, sources: Collection[Source]) -> AsOf:
+    return as_of_statuses([status for status in fresh.statuses if status.source in sources], now=now)
+
+
+def _runs(cluster: Cluster) -> dict[str, datetime | None]:
+    """Where the sources of a cluster stand."""
+    rows = SourceState.objects.filter(cluster=cluster).exclude(last_run_at=None)
+    return dict(rows.values_list("source", "last_run_at"))
+
+
+def _remembered(
+    clusters: Sequence[Cluster],
+    statuses: Iterable[SourceStatus],
+    *,
+    rules: Mapping[int, tuple[Rule, ...]],
+    unread: Collection[int],
+    now: datetime,
+) -> list[Kept]:
+    """`statuses`: read before anything else."""
+    runs: dict[int, dict[str, datetime | None]] = {cluster.pk: {} for cluster in clusters}
+    for status in statuses:
+        if status.cluster.pk in runs and status.last_run_at is not None:
+            runs[status.cluster.pk][status.source] = status.last_run_at
+
+    def get(cluster: Cluster) -> Kept:
+        read = cluster.pk not in unread
+        return STORE.get(
+            cluster,
+            marks=Marks(runs[cluster.pk], read),
+            rules=rules.get(cluster.pk, ()),
+            now=now,
+            again=lambda: Marks(_runs(cluster), read),
+        )
+
+    return [get(cluster) for cluster in clusters]
+
+
+def _read(
+    clusters: Sequence[Cluster],
+    *,
+    rules: Mapping[int, tuple[Rule, ...]],
+    unread: Collection[int],
+    now: datetime,
+    uids: Sequence[str] | None,
+) -> list[Kept]:
+    laid = load_nodes(clusters, now=now, rules=rules, unread=unread, uids=uids)
+    return [kept_of(one, marks=Marks({}, one.around.pods_read), now=now, until=(now, now)) for one in laid]
 
 
 def _clusters_of(
@@ -98,51 +155,11 @@ def _clusters_of(
 
 
 def load_node(*, now: datetime, cluster: Cluster, uid: str) -> NodeState | None:
-    """One node as the list shows it: alone, unless the cluster keeps reserves, which are laid over all its nodes."""
-    alone = not rules_in_force(now=now, cluster_ids=[cluster.pk])
+    """One node as the list shows it. Alone, unless something is laid over all nodes of the cluster: reserves, and the
+    slices of DRA drivers, that may reach nodes by their labels."""
+    alone = not settings.CAPACITY_MEMORY and not laid_together(now=now, cluster_id=cluster.pk)
     fleet = load_fleet(now=now, clusters=[cluster], uids=[uid] if alone else None)
     return next((node for node in fleet.nodes if node.uid == uid), None)
-
-
-def pool_key(node: NodeState, group: Group) -> PoolKey:
-    return node.cluster.pk, group.model, str(group.mode)
-
-
-def lay_nodes(
-    clusters: Sequence[Cluster], *, now: datetime, uids: Sequence[str] | None, unread: set[int]
-) -> list[NodeState]:
-    """Every node of these clusters (or those of `uids`), reserves included, by cluster and name."""
-    ids = [cluster.pk for cluster in clusters]
-    rows = read_nodes(cluster_ids=ids, uids=uids)
-    names = None if uids is None else [row.name for row in rows]
-    by_cluster: dict[int, list[NodeFacts]] = {pk: [] for pk in ids}
-    for row in rows:
-        by_cluster[row.cluster_id].append(row)
-    flavors, rules = read_flavors(cluster_ids=ids), rules_in_force(now=now, cluster_ids=ids)
-    used, last = used_on_nodes(cluster_ids=ids, names=names), last_offered(rows, now)
-    labels = {pk: {row.name: row.labels for row in own} for pk, own in by_cluster.items()}
-    devices = read_devices(cluster_ids=ids, nodes=labels, now=now)
-    shapes = Shapes()
-    asking = [
-        row.name
-        for row in rows
-        if asks_telemetry(row, last=last.get((row.cluster_id, row.uid)), shapes=shapes)
-    ]
-    seen = seen_cards(now=now, clusters=clusters, nodes=asking) if asking else {}
-    nodes: list[NodeState] = []
-    for cluster in clusters:
-        around = Surroundings(
-            cluster=cluster,
-            flavors=flavors.get(cluster.pk, ()),
-            rules=rules.get(cluster.pk, ()),
-            pods_read=cluster.pk not in unread,
-            devices=devices[cluster.pk].by_node if cluster.pk in devices else {},
-            seen={name: found for (pk, name), found in seen.items() if pk == cluster.pk},
-        )
-        nodes.extend(
-            lay_cluster(by_cluster[cluster.pk], around, used=used, last=last, now=now, shapes=shapes)
-        )
-    return nodes
 
 
 def cards_taken(

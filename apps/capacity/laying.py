@@ -13,6 +13,7 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
+from apps.capacity.capacity_types import capacity_type
 from apps.capacity.health import (
     NodeHealth,
     Verdict,
@@ -37,6 +38,8 @@ from apps.quotas.flavors import carries
 ZERO = Decimal(0)
 PoolKey = tuple[int, str, str]
 """(cluster, model, sharing mode)."""
+Kind = tuple[Any, ...]
+"""Everything about a node, besides its name, that quota and notes look at."""
 _ROOM = ("cpu", "memory", PODS)
 
 
@@ -47,7 +50,7 @@ class NodeState:
     never read), `claimed`: beside each group what claims hold of it; `shares`: how all that is laid on the usable
     units; `stranded`: the node has no room for another pod; `flavors`: those that reach it; `usable`: its groups
     that reserves select; `unregistered`: resources it offers that look like accelerators and that no vendor file
-    knows; `rdma`: its RDMA devices, {resource: allocatable}; `due`: when it looks different without anything new
+    knows; `rdma`: its RDMA devices, {resource: allocatable}; `asks`: see asks_telemetry; `due`: when it looks different without anything new
     being seen."""
 
     cluster: Cluster
@@ -68,6 +71,7 @@ class NodeState:
     observed_at: datetime
     unregistered: tuple[str, ...] = ()
     rdma: Mapping[str, str] = field(default_factory=dict)
+    asks: bool = False
     due: datetime | None = None
     kept: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
     """What others derived from this state and keep with it."""
@@ -76,12 +80,13 @@ class NodeState:
 @dataclass(frozen=True, slots=True)
 class Surroundings:
     """What a cluster says that all its nodes are laid by. `pods_read` False: nobody knows what is held; `devices`:
-    what DRA drivers say, by node; `seen`: what telemetry sees, by node, of those that `asks_telemetry`."""
+    what DRA drivers say, by node (`has_slices`: they say anything); `seen`: what telemetry sees, by node, of those that `asks_telemetry`."""
 
     cluster: Cluster
     flavors: tuple[Flavor, ...]
     rules: tuple[Rule, ...]
     pods_read: bool
+    has_slices: bool = False
     devices: Mapping[str, NodeDevices] = field(default_factory=dict)
     seen: Mapping[str, SeenCards] = field(default_factory=dict)
 
@@ -195,7 +200,8 @@ def lay_node(
     shapes: Shapes,
 ) -> NodeState:
     """The node before reserves are laid: `with_reserves` does that when all nodes of the cluster are known."""
-    key, groups, codes = _inventory(node, last, around.seen.get(node.name), shapes)
+    asks = asks_telemetry(node, last=last, shapes=shapes)
+    key, groups, codes = _inventory(node, last, around.seen.get(node.name) if asks else None, shapes)
     claimed: tuple[Mapping[str, Decimal], ...] = ({},) * len(groups)
     devices = around.devices.get(node.name)
     if devices is not None:
@@ -236,6 +242,7 @@ def lay_node(
         observed_at=node.observed_at,
         unregistered=unregistered,
         rdma=rdma,
+        asks=asks,
         due=due,
     )
 
@@ -345,6 +352,36 @@ def _reaches(flavor: Mapping[str, Any], node: NodeHealth) -> bool:
     """Whether the flavor's own terms let work onto the node: every foreign taint is declared or tolerated."""
     foreign = [t for t in node.taints if t.get("effect") != "PreferNoSchedule" and keeps_work_away(t)]
     return all(tolerates(_accepts(flavor), taint) for taint in foreign)
+
+
+def pool_key(node: NodeState, group: Group) -> PoolKey:
+    return node.cluster.pk, group.model, str(group.mode)
+
+
+def kind_of(node: NodeState) -> Kind:
+    """Equal for nodes that quota and notes cannot tell apart, but for their names."""
+    groups = tuple(
+        (
+            item.group.model,
+            str(item.group.mode),
+            item.group.codes,
+            tuple(
+                (found.unit.resource, found.unit.profile, found.unit.equivalents, bool(found.physical))
+                for found in item.units
+            ),
+        )
+        for item in node.falls
+    )
+    bought = capacity_type(node.health.labels)
+    return (
+        node.cluster.pk,
+        node.flavors,
+        groups,
+        node.codes,
+        node.unregistered,
+        tuple(sorted(node.rdma)),
+        bought,
+    )
 
 
 # ---- reserves -------------------------------------------------------------------------------------------------

@@ -226,7 +226,11 @@ def as_of(
     *, now: datetime, clusters: Iterable[Cluster] | None = None, sources: Iterable[str] | None = None
 ) -> AsOf:
     """The joint freshness of what a page needs; see AsOf."""
-    statuses = source_statuses(now=now, clusters=clusters, sources=sources)
+    return as_of_statuses(source_statuses(now=now, clusters=clusters, sources=sources), now=now)
+
+
+def as_of_statuses(statuses: list[SourceStatus], *, now: datetime) -> AsOf:
+    """The joint freshness of sources that were read already."""
     needed = [status for status in statuses if status.state is not State.ABSENT]
     missing = [status for status in needed if not status.has_data]
     times = [status.observed_at for status in needed if status.observed_at is not None]

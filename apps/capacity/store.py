@@ -1,0 +1,542 @@
+"""Fleets kept in memory: what did not change since the last reading is neither read nor laid out again.
+
+Input: a cluster and where its sources stand; output: `Kept`, equal to what a full reading would give. What this
+rests on (docs/adr/0008):
+- Whoever writes nodes, pods, flavors or device objects moves the source's `last_run_at` in the same transaction, and
+  writes `observed_at` or `gone_at` not before the newest one there, but for SKEW (one writer per source, by its
+  lease). Marks are read before rows, so that what changes in between is read once more, never missed.
+- Reserves are read each time. What changes by the clock alone says when (`NodeState.due`).
+- A mark or a clock that goes back, another number of living nodes than expected, other flavors or another cluster
+  row: everything is read anew.
+
+A `Kept` is never changed, only replaced: readers share it without locks, one thread at a time makes the next.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from bisect import insort
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from typing import Any
+
+from django.db import connection
+
+from apps.capacity.laying import (
+    Kind,
+    NodeState,
+    PoolKey,
+    Shapes,
+    Surroundings,
+    kind_of,
+    lay_node,
+    pool_key,
+    usable_groups,
+    with_reserves,
+)
+from apps.capacity.loading import Laid, load_nodes
+from apps.capacity.pooling import PoolSum
+from apps.capacity.reading import last_offered, read_devices, read_flavors, read_nodes, used_on_nodes
+from apps.capacity.reserves import Place, Rule, Taken, lay
+from apps.fleet.models import Cluster
+from apps.observations.models import Source
+from apps.observations.selectors import seen_cards
+
+MOST_CLUSTERS = 64
+# Clocks of several workers may differ by this much: changes are looked for that far back.
+SKEW = timedelta(seconds=60)
+# Requests side by side do not begin at one instant.
+BESIDE = timedelta(seconds=5)
+# Samples age without anybody writing: nodes that ask telemetry are asked again after this long.
+LOOK_AGAIN = timedelta(seconds=60)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_versions = count(1)
+
+_NODES = """
+SELECT count(*) FILTER (WHERE gone_at IS NULL),
+  coalesce(json_agg(json_build_array(uid, observed_at, gone_at)) FILTER (
+    WHERE observed_at > %(since)s OR gone_at > %(since)s), '[]')
+FROM observations_node WHERE cluster_id = %(cluster)s
+"""
+_PODS = """
+SELECT node_name, max(at) FROM (
+  SELECT node_name, observed_at AS at FROM observations_pod
+  WHERE cluster_id = %(cluster)s AND observed_at > %(since)s
+  UNION ALL
+  SELECT node_name, gone_at FROM observations_pod
+  WHERE cluster_id = %(cluster)s AND gone_at IS NOT NULL AND gone_at > %(since)s
+) p GROUP BY 1
+"""
+_NEWEST = """
+SELECT (SELECT greatest(max(observed_at), max(gone_at)) FROM observations_node WHERE cluster_id = %(cluster)s),
+  (SELECT greatest(max(observed_at), max(gone_at)) FROM observations_pod WHERE cluster_id = %(cluster)s)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """Where the sources of a cluster stood when a reading began: the end of their last runs."""
+
+    runs: Mapping[str, datetime | None]
+    pods_read: bool
+
+    def moved(self, before: Marks, source: Source) -> bool:
+        return self.runs.get(source) != before.runs.get(source)
+
+    def behind(self, other: Marks) -> bool:
+        """Whether some source stood further in `other`."""
+        return any(
+            then is not None and ((now := self.runs.get(source)) is None or now < then)
+            for source, then in other.runs.items()
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """One cluster laid out as of `marks`. `version` differs whenever anything does, `kinds_version` when the kind or
+    the name of some node does; `taken`: what reserves take; `nodes_until`, `pods_until`: the newest changes read;
+    `look_at`: when telemetry is to be asked again."""
+
+    version: int
+    kinds_version: int
+    marks: Marks
+    now: datetime
+    around: Surroundings
+    nodes: list[NodeState]
+    by_uid: dict[str, NodeState]
+    sums: dict[PoolKey, PoolSum]
+    kinds: dict[Kind, dict[str, NodeState]]
+    taken: dict[Place, Taken]
+    nodes_until: datetime
+    pods_until: datetime
+    due: datetime | None
+    look_at: datetime | None
+
+
+# ---- everything -----------------------------------------------------------------------------------------------
+
+
+def full(cluster: Cluster, *, marks: Marks, rules: tuple[Rule, ...], now: datetime) -> Kept:
+    """Read and lay out a whole cluster."""
+    with connection.cursor() as cursor:
+        cursor.execute(_NEWEST, {"cluster": cluster.pk})
+        nodes_until, pods_until = cursor.fetchone()
+    (laid,) = load_nodes(
+        [cluster], now=now, rules={cluster.pk: rules}, unread=() if marks.pods_read else [cluster.pk]
+    )
+    return kept_of(laid, marks=marks, now=now, until=(nodes_until or _EPOCH, pods_until or _EPOCH))
+
+
+def kept_of(laid: Laid, *, marks: Marks, now: datetime, until: tuple[datetime, datetime]) -> Kept:
+    sums: dict[PoolKey, PoolSum] = {}
+    kinds: dict[Kind, dict[str, NodeState]] = {}
+    for node in laid.nodes:
+        kinds.setdefault(kind_of(node), {})[node.uid] = node
+        for index, item in enumerate(node.falls):
+            sums.setdefault(pool_key(node, item.group), PoolSum()).add(node, index)
+    return Kept(
+        version=next(_versions),
+        kinds_version=next(_versions),
+        marks=marks,
+        now=now,
+        around=laid.around,
+        nodes=laid.nodes,
+        by_uid={node.uid: node for node in laid.nodes},
+        sums=sums,
+        kinds=kinds,
+        taken=_taken(laid.around.rules, laid.nodes),
+        nodes_until=until[0],
+        pods_until=until[1],
+        due=_due(laid.nodes),
+        look_at=_look_at(laid.nodes, now),
+    )
+
+
+def _taken(rules: tuple[Rule, ...], nodes: Iterable[NodeState]) -> dict[Place, Taken]:
+    if not rules:
+        return {}
+    return lay(rules, (item for node in nodes for item in node.usable))[0]
+
+
+def _due(nodes: Iterable[NodeState]) -> datetime | None:
+    return min((node.due for node in nodes if node.due is not None), default=None)
+
+
+def _look_at(nodes: Iterable[NodeState], now: datetime) -> datetime | None:
+    return now + LOOK_AGAIN if any(node.asks for node in nodes) else None
+
+
+# ---- what changed ---------------------------------------------------------------------------------------------
+
+
+class _Anew(Exception):
+    """What is kept cannot be carried on: everything is read anew."""
+
+
+@dataclass(slots=True)
+class _Step:
+    """From one `Kept` to the next: which nodes have to be laid out again, which are gone, and by what."""
+
+    before: Kept
+    marks: Marks
+    now: datetime
+    around: Surroundings
+    nodes_until: datetime
+    pods_until: datetime
+    look_at: datetime | None
+    uids: set[str] = field(default_factory=set)
+    gone: set[str] = field(default_factory=set)
+    living: int | None = None
+
+
+def advance(before: Kept, cluster: Cluster, *, marks: Marks, rules: tuple[Rule, ...], now: datetime) -> Kept:
+    """The cluster as of `marks`, from what is kept of it. The same object where nothing changed."""
+    try:
+        return _advanced(before, cluster, marks=marks, rules=rules, now=now)
+    except _Anew:
+        return full(cluster, marks=marks, rules=rules, now=now)
+
+
+def is_current(kept: Kept, cluster: Cluster, *, marks: Marks, rules: tuple[Rule, ...], now: datetime) -> bool:
+    return (
+        kept.marks == marks
+        and kept.around.rules == rules
+        and _same_row(kept.around.cluster, cluster)
+        and kept.now - BESIDE <= now
+        and (kept.due is None or now < kept.due)
+        and (kept.look_at is None or now < kept.look_at)
+    )
+
+
+def _same_row(one: Cluster, other: Cluster) -> bool:
+    return all(
+        getattr(one, column.attname) == getattr(other, column.attname) for column in Cluster._meta.fields
+    )
+
+
+def _advanced(
+    before: Kept, cluster: Cluster, *, marks: Marks, rules: tuple[Rule, ...], now: datetime
+) -> Kept:
+    if (
+        now < before.now - BESIDE
+        or marks.behind(before.marks)
+        or marks.pods_read != before.marks.pods_read
+        or not _same_row(before.around.cluster, cluster)
+    ):
+        raise _Anew
+    step = _Step(
+        before=before,
+        marks=marks,
+        now=now,
+        around=replace(before.around, rules=rules),
+        nodes_until=before.nodes_until,
+        pods_until=before.pods_until,
+        look_at=before.look_at,
+    )
+    if marks.moved(before.marks, Source.KUEUE) and _flavors(cluster) != before.around.flavors:
+        raise _Anew
+    if marks.moved(before.marks, Source.NODES):
+        _find_nodes(step)
+    if marks.moved(before.marks, Source.PODS):
+        _find_pods(step)
+    if before.due is not None and before.due <= now:
+        step.uids.update(node.uid for node in before.nodes if node.due is not None and node.due <= now)
+    if marks.moved(before.marks, Source.DEVICES) or (before.around.has_slices and (step.uids or step.gone)):
+        _find_devices(step)
+    if marks.moved(before.marks, Source.DCGM) or (before.look_at is not None and before.look_at <= now):
+        _find_seen(step, (node.name for node in before.nodes if node.asks))
+    return _carried_on(step)
+
+
+def _flavors(cluster: Cluster) -> tuple[Any, ...]:
+    return read_flavors(cluster_ids=[cluster.pk]).get(cluster.pk, ())
+
+
+def _find_nodes(step: _Step) -> None:
+    """Nodes that are new, differ or are gone; those seen before with the same content are left out."""
+    cluster_id, known = step.around.cluster.pk, step.before.by_uid
+    with connection.cursor() as cursor:
+        cursor.execute(_NODES, {"cluster": cluster_id, "since": step.before.nodes_until - SKEW})
+        step.living, changed = cursor.fetchone()
+    for uid, observed, gone in json.loads(changed) if isinstance(changed, str) else changed:
+        seen_at, gone_at = datetime.fromisoformat(observed), gone and datetime.fromisoformat(gone)
+        step.nodes_until = max(step.nodes_until, seen_at, gone_at or seen_at)
+        if gone_at:
+            if uid in known:
+                step.gone.add(uid)
+        elif uid not in known or known[uid].observed_at != seen_at:
+            step.uids.add(uid)
+
+
+def _find_pods(step: _Step) -> None:
+    """Nodes whose pods, all added up, ask for something else than before."""
+    with connection.cursor() as cursor:
+        cursor.execute(_PODS, {"cluster": step.around.cluster.pk, "since": step.before.pods_until - SKEW})
+        changed = dict(cursor.fetchall())
+    step.pods_until = max([step.pods_until, *changed.values()])
+    changed.pop("", None)
+    if not changed:
+        return
+    cluster_id = step.around.cluster.pk
+    used = used_on_nodes(cluster_ids=[cluster_id], names=list(changed))
+    step.uids.update(
+        node.uid
+        for node in step.before.nodes
+        if node.name in changed and node.used != used.get((cluster_id, node.name), {})
+    )
+
+
+def _find_devices(step: _Step) -> None:
+    """Nodes of which drivers say something else. Whether a slice reaches a node depends on all nodes' labels."""
+    cluster_id, before = step.around.cluster.pk, step.around.devices
+    labels = {node.name: node.health.labels for node in step.before.nodes if node.uid not in step.gone}
+    fresh = read_nodes(cluster_ids=[cluster_id], uids=list(step.uids)) if step.uids else []
+    labels.update((row.name, row.labels) for row in fresh)
+    view = read_devices(cluster_ids=[cluster_id], nodes={cluster_id: labels}, now=step.now).get(cluster_id)
+    devices = {} if view is None else view.by_node
+    step.around = replace(step.around, has_slices=view is not None, devices=devices)
+    step.uids.update(
+        node.uid for node in step.before.nodes if devices.get(node.name) != before.get(node.name)
+    )
+
+
+def _find_seen(step: _Step, names: Iterable[str]) -> None:
+    """Nodes of which telemetry sees something else."""
+    cluster, asking = step.around.cluster, list(names)
+    found = seen_cards(now=step.now, clusters=[cluster], nodes=asking) if asking else {}
+    seen = {name: cards for (_pk, name), cards in found.items()}
+    before = step.around.seen
+    step.around = replace(step.around, seen=seen)
+    step.uids.update(node.uid for node in step.before.nodes if seen.get(node.name) != before.get(node.name))
+    step.look_at = step.now + LOOK_AGAIN
+
+
+# ---- carrying on ----------------------------------------------------------------------------------------------
+
+
+def _carried_on(step: _Step) -> Kept:
+    before = step.before
+    uids = step.uids - step.gone
+    laid = _laid_again(step, uids) if uids else {}
+    step.gone.update(uid for uid in uids if uid not in laid and uid in before.by_uid)
+    changed: dict[str, NodeState | None] = dict.fromkeys(step.gone)
+    rules = step.around.rules
+    if rules != before.around.rules:
+        for node in before.nodes:
+            if node.uid not in laid and node.uid not in step.gone:
+                usable = usable_groups(node.uid, node.health.labels, node.before_reserves, rules)
+                if usable != node.usable:
+                    laid[node.uid] = replace(node, usable=usable)
+    taken = before.taken
+    if rules != before.around.rules or _touches_reserves(before, laid, step.gone):
+        merged = {**before.by_uid, **laid}
+        order = sorted(
+            (node for uid, node in merged.items() if node.usable and uid not in step.gone),
+            key=lambda node: (node.name, node.uid),
+        )
+        taken = _taken(rules, order)
+        for place in before.taken.keys() | taken.keys():
+            uid = place[0]
+            if before.taken.get(place) != taken.get(place) and uid not in step.gone:
+                laid.setdefault(uid, merged[uid])
+    for uid, node in laid.items():
+        final = with_reserves(node, taken)
+        if final != before.by_uid.get(uid):
+            changed[uid] = final
+    return _replaced(step, changed, taken)
+
+
+def _laid_again(step: _Step, uids: Iterable[str]) -> dict[str, NodeState]:
+    cluster_id = step.around.cluster.pk
+    rows = read_nodes(cluster_ids=[cluster_id], uids=list(uids))
+    used = used_on_nodes(cluster_ids=[cluster_id], names=[row.name for row in rows])
+    last, shapes = last_offered(rows, step.now), Shapes()
+    found: dict[str, NodeState] = {}
+
+    def lay_row(row: Any) -> NodeState:
+        return lay_node(
+            row,
+            step.around,
+            used=used.get((cluster_id, row.name), {}),
+            last=last.get((cluster_id, row.uid)),
+            now=step.now,
+            shapes=shapes,
+        )
+
+    for row in rows:
+        found[row.uid] = lay_row(row)
+    asking = {node.name for node in found.values() if node.asks} - step.around.seen.keys()
+    if asking:
+        more = seen_cards(now=step.now, clusters=[step.around.cluster], nodes=sorted(asking))
+        seen = {**step.around.seen, **{name: cards for (_pk, name), cards in more.items()}}
+        step.around = replace(step.around, seen=seen)
+        step.look_at = step.look_at or step.now + LOOK_AGAIN
+        for row in rows:
+            if row.name in asking:
+                found[row.uid] = lay_row(row)
+    return found
+
+
+def _touches_reserves(before: Kept, laid: Mapping[str, NodeState], gone: Iterable[str]) -> bool:
+    """Whether what reserves can take from differs."""
+    for uid in gone:
+        if before.by_uid[uid].usable:
+            return True
+    for uid, node in laid.items():
+        old = before.by_uid.get(uid)
+        if node.usable != (old.usable if old else ()) or (node.usable and old and old.name != node.name):
+            return True
+    return False
+
+
+def _replaced(step: _Step, changed: Mapping[str, NodeState | None], taken: dict[Place, Taken]) -> Kept:
+    """A new `Kept` in which these nodes are exchanged, by exact differences of the sums."""
+    before = step.before
+    nodes, by_uid = before.nodes, before.by_uid
+    sums, kinds, kinds_version = before.sums, before.kinds, before.kinds_version
+    if changed:
+        by_uid, sums, kinds = dict(by_uid), dict(sums), dict(kinds)
+        own_sums: set[PoolKey] = set()
+        own_kinds: set[Kind] = set()
+        moved = False
+        for uid, new in changed.items():
+            old = by_uid.pop(uid, None)
+            if new is not None:
+                by_uid[uid] = new
+            _exchange_sums(sums, own_sums, old, new)
+            same_kind = _exchange_kinds(kinds, own_kinds, old, new)
+            moved = moved or not same_kind or (old is not None and new is not None and old.name != new.name)
+        nodes = _exchange_nodes(before.nodes, before.by_uid, changed)
+        kinds_version = next(_versions) if moved else kinds_version
+    if step.living is not None and step.living != len(nodes):
+        raise _Anew
+    return Kept(
+        version=next(_versions) if changed else before.version,
+        kinds_version=kinds_version,
+        marks=step.marks,
+        now=step.now,
+        around=step.around,
+        nodes=nodes,
+        by_uid=by_uid,
+        sums=sums,
+        kinds=kinds,
+        taken=taken,
+        nodes_until=step.nodes_until,
+        pods_until=step.pods_until,
+        due=_due(nodes) if changed else before.due,
+        look_at=step.look_at,
+    )
+
+
+def _exchange_sums(
+    sums: dict[PoolKey, PoolSum], own: set[PoolKey], old: NodeState | None, new: NodeState | None
+) -> None:
+    members = [
+        (node, index, item, sign)
+        for node, sign in ((old, -1), (new, 1))
+        if node is not None
+        for index, item in enumerate(node.falls)
+    ]
+    for node, index, item, sign in members:
+        key = pool_key(node, item.group)
+        if key not in own:
+            sums[key] = sums[key].copy() if key in sums else PoolSum()
+            own.add(key)
+        sums[key].add(node, index, sign)
+    for key in [key for key in own if key in sums and not sums[key].nodes]:
+        del sums[key]
+        own.discard(key)
+
+
+def _exchange_kinds(
+    kinds: dict[Kind, dict[str, NodeState]], own: set[Kind], old: NodeState | None, new: NodeState | None
+) -> bool:
+    """Whether the node is of the same kind as before."""
+    kind_before, kind_after = old and kind_of(old), new and kind_of(new)
+    for kind in (kind_before, kind_after):
+        if kind and kind not in own:
+            kinds[kind] = dict(kinds.get(kind, {}))
+            own.add(kind)
+    if old and kind_before:
+        del kinds[kind_before][old.uid]
+    if new and kind_after:
+        kinds[kind_after][new.uid] = new
+    if kind_before and not kinds[kind_before]:
+        del kinds[kind_before]
+        own.discard(kind_before)
+    return kind_before == kind_after
+
+
+def _exchange_nodes(
+    nodes: list[NodeState], known: Mapping[str, NodeState], changed: Mapping[str, NodeState | None]
+) -> list[NodeState]:
+    """In the order of names still."""
+    result = [new for node in nodes if (new := changed.get(node.uid, node)) is not None]
+    added = [new for uid, new in changed.items() if new is not None and uid not in known]
+    if any(new is not None and uid in known and known[uid].name != new.name for uid, new in changed.items()):
+        result.sort(key=lambda node: (node.name, node.uid))
+    for node in added:
+        insort(result, node, key=lambda item: (item.name, item.uid))
+    return result
+
+
+# ---- one per process ------------------------------------------------------------------------------------------
+
+
+class Store:
+    """What one process keeps: the clusters read last, at most `MOST_CLUSTERS` of them, of each database."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple[Any, ...], Kept] = OrderedDict()
+        self._locks: dict[tuple[Any, ...], threading.Lock] = {}
+        self._guard = threading.Lock()
+
+    def get(
+        self,
+        cluster: Cluster,
+        *,
+        marks: Marks,
+        rules: tuple[Rule, ...],
+        now: datetime,
+        again: Callable[[], Marks],
+    ) -> Kept:
+        """`again` reads the marks anew: another thread may have been faster, with later ones."""
+        key = (*_database(), cluster.pk)
+        kept = self._kept.get(key)
+        if kept is not None and is_current(kept, cluster, marks=marks, rules=rules, now=now):
+            return kept
+        with self._guard:
+            lock = self._locks.setdefault(key, threading.Lock())
+        with lock:
+            kept = self._kept.get(key)
+            if kept is not None and marks.behind(kept.marks):
+                marks = again()
+            if kept is None:
+                kept = full(cluster, marks=marks, rules=rules, now=now)
+            elif now < kept.now - BESIDE:
+                return full(cluster, marks=marks, rules=rules, now=now)
+            elif not is_current(kept, cluster, marks=marks, rules=rules, now=now):
+                kept = advance(kept, cluster, marks=marks, rules=rules, now=now)
+            with self._guard:
+                self._kept[key] = kept
+                self._kept.move_to_end(key)
+                while len(self._kept) > MOST_CLUSTERS:
+                    self._locks.pop(self._kept.popitem(last=False)[0], None)
+        return kept
+
+    def clear(self) -> None:
+        with self._guard:
+            self._kept.clear()
+            self._locks.clear()
+
+
+def _database() -> tuple[Any, ...]:
+    found = connection.settings_dict
+    return found.get("HOST"), found.get("PORT"), found.get("NAME")
+
+
+STORE = Store()
