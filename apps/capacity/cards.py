@@ -21,8 +21,10 @@ from apps.capacity.carding import Card, Holder, HoldingPod, PodKey, Seen, hide_o
 from apps.capacity.facts import NodeState, load_fleet, load_node
 from apps.capacity.idle import DeviceKey, Idle, Quiet, evidence, quiet_devices, quiet_places
 from apps.capacity.labels import bucket_label
+from apps.capacity.reading import read_devices
 from apps.core.gpu import model_label
 from apps.core.quantity import parse_quantity
+from apps.fleet.dra import DraView
 from apps.fleet.models import Cluster
 from apps.fleet.registry import is_device
 from apps.fleet.selectors import BindingIndex, enabled_clusters
@@ -147,10 +149,10 @@ def iter_cards(
             for item in state.falls
         )
     ]
-    index = BindingIndex.load(now, clusters=[cluster.pk for cluster in chosen])
+    whose = _Whose(BindingIndex.load(now, clusters=[cluster.pk for cluster in chosen]), nodes, now)
     for begin in range(0, len(nodes), CHUNK):
         chunk = nodes[begin : begin + CHUNK]
-        found = _Surroundings.load(now, chunk, index)
+        found = _Surroundings.load(now, chunk, whose)
         for state in chunk:
             for row in found.rows(state):
                 if model in ("", row.model) and sharing_mode in ("", row.sharing_mode):
@@ -176,6 +178,36 @@ def _states(now: datetime, clusters: Sequence[Cluster], node: str) -> Iterable[N
     return [state for state in states if state is not None]
 
 
+class _Whose:
+    """Teams of pods, and the cards that their claims got; claims are read when the first pod has one."""
+
+    def __init__(self, index: BindingIndex, nodes: Iterable[NodeState], now: datetime) -> None:
+        self.index = index
+        self._now = now
+        self._labels: defaultdict[int, dict[str, Mapping[str, str]]] = defaultdict(dict)
+        for state in nodes:
+            self._labels[state.cluster.pk][state.name] = state.health.labels
+        self._claimed: dict[int, dict[tuple[str, PodKey], set[str]]] = {}
+
+    def claimed(self, cluster_id: int, node: str, pod: PodKey) -> frozenset[str]:
+        """Names of the node's cards that the pod's claims were given."""
+        if cluster_id not in self._claimed:
+            views = read_devices(cluster_ids=[cluster_id], nodes=self._labels, now=self._now)
+            self._claimed[cluster_id] = _by_pod(views[cluster_id]) if cluster_id in views else {}
+        return frozenset(self._claimed[cluster_id].get((node, pod), ()))
+
+
+def _by_pod(view: DraView) -> dict[tuple[str, PodKey], set[str]]:
+    """(node, pod) → cards of which the pod has a device, whole or in part."""
+    found: defaultdict[tuple[str, PodKey], set[str]] = defaultdict(set)
+    for node, devices in view.by_node.items():
+        for card in devices.cards:
+            for listed in card.listed if card.uuid else ():
+                for holder in view.holders.get(listed.key, ()):
+                    found[node, (holder.namespace, holder.name)].add(card.uuid)
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class _Surroundings:
     """What was read about the cards of some nodes."""
@@ -186,13 +218,13 @@ class _Surroundings:
     quiet: Mapping[DeviceKey, Quiet]
 
     @classmethod
-    def load(cls, now: datetime, nodes: Sequence[NodeState], index: BindingIndex) -> _Surroundings:
+    def load(cls, now: datetime, nodes: Sequence[NodeState], whose: _Whose) -> _Surroundings:
         clusters = list({state.cluster.pk: state.cluster for state in nodes}.values())
         names = [state.name for state in nodes]
         return cls(
             now,
             seen_on_nodes(newest_samples(now=now, clusters=clusters, nodes=names)),
-            _pods_on_nodes([cluster.pk for cluster in clusters], names, index),
+            _pods_on_nodes([cluster.pk for cluster in clusters], names, whose),
             quiet_devices(now=now, clusters=clusters, nodes=names),
         )
 
@@ -294,27 +326,29 @@ def seen_on_nodes(samples: Iterable[Sample]) -> dict[tuple[int, str], list[Seen]
 
 
 def _pods_on_nodes(
-    clusters: Sequence[int], nodes: Sequence[str], index: BindingIndex
+    clusters: Sequence[int], nodes: Sequence[str], whose: _Whose
 ) -> dict[tuple[int, str], list[HoldingPod]]:
     pods: defaultdict[tuple[int, str], list[HoldingPod]] = defaultdict(list)
     with connection.cursor() as cursor:
         cursor.execute(_PODS, {"clusters": list(clusters), "nodes": list(nodes)})
         rows = cursor.fetchall()
     for cluster_id, node, namespace, name, queue_name, volcano, queue, requests, claims, since in rows:
-        team = index.team_id_for(
+        team = whose.index.team_id_for(
             cluster_id,
             namespace=namespace,
             queue_name=queue_name,
             queue=queue_name if volcano else queue,
             volcano=volcano,
         )
-        served = {resource for claim in _json(claims) for resource in claim.get("resources") or ()}
+        claims = _json(claims)
+        served = {resource for claim in claims for resource in claim.get("resources") or ()}
+        devices = whose.claimed(cluster_id, node, (namespace, name)) if claims else frozenset()
         units = {
             resource: parse_quantity(amount)
             for resource, amount in _json(requests).items()
             if resource not in served and is_device(resource)
         }
-        pods[cluster_id, node].append(HoldingPod(namespace, name, team, units, since))
+        pods[cluster_id, node].append(HoldingPod(namespace, name, team, units, since, devices))
     return pods
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from apps.admissions.tests.builders import T0, bind, local_queue, make_cluster, make_team
+from apps.admissions.tests.builders import T0, bind, local_queue, make_cluster, make_object, make_team
 from apps.capacity.card_labels import attribution_sentence, holder_sentence
 from apps.capacity.cards import CardRow, card_rows, iter_cards, without_others
 from apps.capacity.selectors import node_rows
@@ -225,6 +225,67 @@ def test_instances_of_a_partitioned_card(cluster: Cluster) -> None:
         (part.instance, part.profile, [h.pod for h in part.holders], part.utilisation_ratio)
         for part in row.instances
     ] == [("1", "3g.40gb", ["m"], D("0.9000")), ("2", "3g.40gb", [], D("0.0000"))]
+
+
+# ------------------------------------------------------------------ cards of a DRA driver
+def listed(name: str, uuid: str) -> dict[str, Any]:
+    attributes = {"type": "gpu", "uuid": uuid, "productName": "NVIDIA H100 80GB HBM3"}
+    return {
+        "name": name,
+        "node": "",
+        "all_nodes": False,
+        "node_selector": None,
+        "attributes": attributes,
+        "capacity": {"memory": str(81559 << 20)},
+        "consumes": [],
+        "taints": [],
+        "multiple": False,
+    }
+
+
+def test_a_claim_names_the_card_of_its_pods(cluster: Cluster) -> None:
+    """Two pods share the claim on gpu-1: one card is held, by both; the other one is free."""
+    node(cluster, "dra", {"cpu": "64"})
+    driver = {"driver": "gpu.nvidia.com", "pool": "dra"}
+    make_object(
+        cluster,
+        "ResourceSlice",
+        "s",
+        spec={
+            **driver,
+            "generation": 1,
+            "slices": 1,
+            "node": "dra",
+            "all_nodes": False,
+            "node_selector": None,
+            "per_device_nodes": False,
+            "counters": {},
+            "devices": [listed("gpu-0", "GPU-d0"), listed("gpu-1", "GPU-d1")],
+        },
+    )
+    result = {"request": "r", **driver, "device": "gpu-1", "admin": False, "share_id": "", "consumed": {}}
+    make_object(
+        cluster,
+        "ResourceClaim",
+        "c",
+        namespace="ml",
+        spec={"requests": [], "extended": False, "pod_claim_name": ""},
+        status={
+            "allocated": True,
+            "node": "dra",
+            "results": [result],
+            "reserved_for": [{"kind": "Pod", "name": name, "uid": f"ml/{name}"} for name in ("p", "q")],
+        },
+    )
+    for name in ("p", "q"):
+        pod(cluster, name, "dra", {}, claims=[{"claim": "c", "resources": []}], queue_name="lq")
+    sample(cluster, "GPU-d1", "dra", "0.7000", namespace="ml", pod="p", attribution="whole")
+    rows = card_rows(now=T0, clusters=[cluster], node="dra")
+    assert lines(rows) == [
+        ("dra", "GPU-d0", "free", True, "", None),
+        ("dra", "GPU-d1", "held", True, "p:claim q:claim", D("0.7000")),
+    ]
+    assert {row.origin for row in rows} == {"dra"}
 
 
 # ------------------------------------------------------------------ held and idle
