@@ -273,6 +273,11 @@ class Kueue:
             "kueue.x-k8s.io/podset": "main",
             "team": job.team.slug,
         }
+        if job.stream.owner == "PyTorchJob":
+            labels |= {
+                "training.kubeflow.org/job-name": job.name,
+                "training.kubeflow.org/replica-type": "worker",
+            }
         self.pods.create(job, labels, {"kueue.x-k8s.io/workload": job.workload}, selector)
 
     # ---- running, ending ----------------------------------------------------------------------------------

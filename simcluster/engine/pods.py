@@ -154,7 +154,7 @@ class Pods:
         return {
             "volumes": _VOLUMES,
             "containers": [container],
-            "restartPolicy": "Always" if job.stream.owner == "Deployment" else "Never",
+            "restartPolicy": "Always" if job.stream.owner == "StatefulSet" else "Never",
             "terminationGracePeriodSeconds": 30,
             "dnsPolicy": "ClusterFirst",
             **({"nodeSelector": selector} if selector else {}),
@@ -357,7 +357,7 @@ class Pods:
 
 OWNER_VERSIONS = {
     "Job": "batch/v1",
-    "Deployment": "apps/v1",
+    "StatefulSet": "apps/v1",
     "RayJob": "ray.io/v1",
     "PyTorchJob": "kubeflow.org/v1",
 }

@@ -185,7 +185,7 @@ class Stream(_Strict, frozen=True):
     spot: bool = False
     tolerates: tuple[str, ...] = ()
     """Keys of further taints that its pods tolerate."""
-    owner: Literal["Job", "Deployment", "RayJob", "PyTorchJob"] = "Job"
+    owner: Literal["Job", "StatefulSet", "RayJob", "PyTorchJob"] = "Job"
     topology: str = ""
     spread: bool = False
     """Its pods go where most room is, not where least is."""

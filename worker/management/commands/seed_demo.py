@@ -1,4 +1,4 @@
-"""`manage.py seed_demo`: the demo's cluster, teams, owners, users and rates. Running it again changes nothing.
+"""`manage.py seed_demo`: the demo's cluster, teams, owners, users, rates and reserves. Running it again changes nothing.
 
 Input: the state folder of the demo cluster (its kubeconfig, its epoch and the scenario's teams) and its address;
 output: rows. Invariants: what somebody changed by hand stays (a binding that was closed, another password, a rate);
@@ -22,7 +22,8 @@ from django.db import transaction
 
 from apps.accounts.models import Membership, User
 from apps.accounts.models import Team as PortalTeam
-from apps.fleet.models import Cluster, TeamBinding
+from apps.fleet.models import Cluster, Reserve, TeamBinding
+from apps.fleet.services import reserve_open
 from simcluster.scenario import FOLDER, ScenarioError, Team, load
 from simcluster.state import State
 
@@ -52,18 +53,27 @@ RATES = (
     ("h100-fabric", "nvidia.com/gpu", "3.95"),
     ("h100-spot", "nvidia.com/gpu", "1.45"),
     ("a100", "nvidia.com/gpu", "2.10"),
+    ("gb200", "nvidia.com/gpu", "6.80"),
     ("l40s-mps", "nvidia.com/gpu", "0.14"),
     ("l4-shared", "nvidia.com/gpu", "0.22"),
+    ("l40s-hami", "nvidia.com/gpu", "0.14"),
     ("mig-single", "nvidia.com/gpu", "0.55"),
     ("mig-mixed", "nvidia.com/mig-1g.10gb", "0.55"),
     ("mig-mixed", "nvidia.com/mig-3g.40gb", "1.65"),
     ("mi300x", "amd.com/gpu", "2.80"),
+    ("mi300x-cpx", "amd.com/cpx_nps4", "0.38"),
+    ("tpu", "google.com/tpu", "1.20"),
     ("", "huawei.com/Ascend910", "1.20"),
+)
+# (node selector, cards or None for all, why)
+RESERVES = (
+    ("kubernetes.io/hostname=h100-fabric-03", 4, "Acceptance tests of the new fabric switches"),
+    ("node-pool=media", None, "Trial of the media cards, not offered to teams yet"),
 )
 
 
 class Command(BaseCommand):
-    help = "Make the demo's cluster, teams, bindings, users and rates. Idempotent."
+    help = "Make the demo's cluster, teams, bindings, users, rates and reserves. Idempotent."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--state", required=True, metavar="DIR", help="state folder of the demo cluster")
@@ -85,8 +95,10 @@ class Command(BaseCommand):
             made = sum(seed_team(cluster, team, start) for team in teams)
             users = sum(seed_user(user) for user in USERS)
             rates = seed_rates(cluster, start)
+            reserves = seed_reserves(cluster, start)
         self.stdout.write(
-            f"cluster {cluster.slug}: {len(teams)} teams; new: {made} bindings, {users} users, {rates} rates"
+            f"cluster {cluster.slug}: {len(teams)} teams; new: {made} bindings, {users} users, {rates} rates,"
+            f" {reserves} reserves"
         )
 
 
@@ -155,5 +167,18 @@ def seed_rates(cluster: Cluster, start: datetime) -> int:
         if not rates.filter(**key).exists():
             first_of_month = start.replace(day=1, hour=0, minute=0, second=0)
             rates.create(**key, valid_from=first_of_month, price_per_hour=Decimal(price))
+            made += 1
+    return made
+
+
+def seed_reserves(cluster: Cluster, start: datetime) -> int:
+    """What the platform keeps back; a reserve that somebody ended stays ended."""
+    made = 0
+    for selector, devices, reason in RESERVES:
+        if not Reserve.objects.filter(cluster=cluster, reason=reason).exists():
+            kept = Reserve(
+                cluster=cluster, selector=selector, devices=devices, reason=reason, valid_from=start
+            )
+            reserve_open(reserve=kept, by=None)
             made += 1
     return made

@@ -13,7 +13,7 @@ from django.core.management.base import CommandError
 from django.test import Client
 
 from apps.accounts.models import Membership, Team, User
-from apps.fleet.models import Cluster, TeamBinding
+from apps.fleet.models import Cluster, Reserve, TeamBinding
 
 pytestmark = pytest.mark.django_db
 EPOCH = 1_795_500_000
@@ -32,7 +32,7 @@ def seed(state: Path, api: str = API) -> None:
 
 
 def counts() -> list[int]:
-    models = (Cluster, Team, TeamBinding, User, Membership, apps.get_model("chargeback", "Rate"))
+    models = (Cluster, Team, TeamBinding, User, Membership, Reserve, apps.get_model("chargeback", "Rate"))
     return [model._default_manager.count() for model in models]
 
 
@@ -90,6 +90,19 @@ def test_what_people_changed_stays(state: Path) -> None:
     assert TeamBinding.objects.filter(name="vision-cq").count() == 1
     assert Client().login(username="viewer", password="another")
     assert not Membership.objects.filter(user=user).exists()
+
+
+def test_the_reserves_start_with_the_demo_and_stay_ended(state: Path) -> None:
+    seed(state)
+    kept = Reserve.objects.order_by("selector").values_list("selector", "devices", "valid_from", "valid_to")
+    start = datetime.fromtimestamp(EPOCH, tz=UTC)
+    assert list(kept) == [
+        ("kubernetes.io/hostname=h100-fabric-03", 4, start, None),
+        ("node-pool=media", None, start, None),
+    ]
+    Reserve.objects.update(valid_to=start + timedelta(days=1))
+    seed(state)
+    assert Reserve.objects.filter(valid_to=None).count() == 0
 
 
 def test_a_missing_or_broken_state_is_one_sentence(tmp_path: Path) -> None:

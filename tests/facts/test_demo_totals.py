@@ -1,0 +1,90 @@
+"""The demo's fleet through the real collectors: what the portal says of it is what its scenario was written to have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from django.utils import timezone
+
+from apps.capacity.rows import CapacityReport
+from apps.capacity.selectors import capacity_report
+from apps.capacity.topology_report import topology_notes
+from apps.fleet.models import Cluster
+from apps.observations.models import Source
+from apps.observations.retention import keep_observation_partitions
+from simcluster.testing import Running, running
+from worker.collectors.run import collect_source
+
+pytestmark = [pytest.mark.django_db, pytest.mark.timeout(180)]
+POOLS: list[dict[str, Any]] = yaml.safe_load(
+    (Path(__file__).parents[1] / "data" / "demo" / "pools.yaml").read_text("utf-8")
+)
+
+
+@pytest.fixture(scope="module")
+def sim() -> Iterator[Running]:
+    """The demo as it is first shown: fourteen days old."""
+    with running(scenario=True, days=14) as made:
+        yield made
+
+
+@pytest.fixture
+def demo(sim: Running) -> Cluster:
+    cluster = Cluster.objects.create(
+        slug="demo",
+        name="Demo",
+        kubeconfig_path=str(sim.kubeconfig),
+        prometheus_url=sim.prometheus_url,
+        is_demo=True,
+    )
+    keep_observation_partitions(now=timezone.now())
+    for source in Source.values:
+        result = collect_source(cluster=cluster, source=source, now=timezone.now(), seconds=60)
+        # One old exporter prints blanks, which is said of the pull and of nothing else.
+        assert result.outcome == "ok" or (source == Source.DCGM and "out of range" in result.error), result
+    return cluster
+
+
+def said(report: CapacityReport) -> list[dict[str, Any]]:
+    """The pools as the file writes them, with the units that the file asks for."""
+    found = []
+    asked = {(pool["model"], pool["mode"]): pool.get("units") for pool in POOLS}
+    for pool in report.pools:
+        row: dict[str, Any] = {"model": pool.model, "mode": pool.sharing_mode, "cards": pool.physical_devices}
+        row["out"] = {bucket: cards for bucket, cards in pool.buckets.items() if cards}
+        units = asked.get((pool.model, pool.sharing_mode))
+        if units is not None:
+            sums: dict[str, int] = {}
+            for unit in pool.units:
+                if unit.resource in units:
+                    sums[unit.resource] = sums.get(unit.resource, 0) + int(unit.allocatable)
+            row["units"] = sums
+        found.append(row)
+    return sorted(found, key=lambda row: (row["model"], row["mode"]))
+
+
+def test_the_demo_has_the_pools_of_its_scenario(demo: Cluster) -> None:
+    report = capacity_report(now=timezone.now(), clusters=[demo])
+    assert said(report) == sorted(POOLS, key=lambda pool: (pool["model"], pool["mode"]))
+    assert report.totals.physical_devices == sum(pool["cards"] for pool in POOLS) == 384
+    codes = {note.code for note in report.notes}
+    assert codes >= {
+        "dual_advertised",
+        "mig_invalid",
+        "mixed_units",
+        "no_flavor",
+        "over_committed",
+        "unregistered",
+        "unused_flavor",
+    }
+
+
+def test_the_demo_has_a_job_over_spot_nodes_and_one_without_rdma(demo: Cluster) -> None:
+    notes = {note.code: note for note in topology_notes(now=timezone.now(), clusters=[demo])}
+    (job,) = notes["spans_capacity_types"].objects
+    assert job.startswith("foundation-models/nvl-pretrain-")
+    assert notes["no_rdma"].objects
