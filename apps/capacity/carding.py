@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from apps.capacity.health import BUCKETS, Bucket
 from apps.capacity.waterfall import Fall, Share
-from apps.core.gpu import SharingMode
+from apps.core.gpu import PARTITIONED, SharingMode
 from apps.fleet.inventory import Device, Group
 from apps.fleet.registry import registry
 
@@ -223,7 +223,7 @@ def _rank(group: Group, seen: Sighting) -> int | None:
     """How well a sampled card fits a group, 0 best; None: not at all."""
     if any(device.uuid == seen.device for device in group.devices):
         return 0
-    same_mode = seen.partitioned is (group.mode is SharingMode.MIG)
+    same_mode = seen.partitioned is (group.mode in PARTITIONED)
     if seen.vendor in ("", group.vendor):
         same_model = plain_model(group.model) == plain_model(seen.model)
         return 1 + (not same_mode) + 2 * (not same_model)

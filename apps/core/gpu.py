@@ -25,10 +25,12 @@ TABLE = Path(__file__).parent / "data" / "mig.yaml"
 
 
 class SharingMode(StrEnum):
-    """How cards of a node are offered. `vgpu`: split by HAMi or Volcano."""
+    """How cards of a node are offered. `partition`: hardware partitions that are not MIG (AMD, Ascend, Neuron cores);
+    `vgpu`: split by HAMi or Volcano."""
 
     EXCLUSIVE = "exclusive"
     MIG = "mig"
+    PARTITION = "partition"
     TIME_SLICING = "time_slicing"
     MPS = "mps"
     VGPU = "vgpu"
@@ -37,6 +39,7 @@ class SharingMode(StrEnum):
 MODE_LABELS: dict[str, Promise] = {
     SharingMode.EXCLUSIVE: _("whole cards"),
     SharingMode.MIG: _("MIG instances"),
+    SharingMode.PARTITION: _("card partitions"),
     SharingMode.TIME_SLICING: _("time slices"),
     SharingMode.MPS: _("MPS clients"),
     SharingMode.VGPU: _("vGPU shares"),
@@ -44,6 +47,7 @@ MODE_LABELS: dict[str, Promise] = {
 MODE_NOTES: dict[str, Promise] = {
     SharingMode.EXCLUSIVE: _("One unit is a whole card."),
     SharingMode.MIG: _("One MIG instance is a hardware partition: own memory, own fault isolation."),
+    SharingMode.PARTITION: _("One unit is a fixed part of a card, as its vendor divides it."),
     SharingMode.TIME_SLICING: _("Several slices share one card: no memory or fault isolation."),
     SharingMode.MPS: _(
         "Several clients share one card: memory is limited for each, faults are not isolated."
@@ -53,6 +57,7 @@ MODE_NOTES: dict[str, Promise] = {
 UNITS: dict[str, str] = {
     SharingMode.EXCLUSIVE: "card",
     SharingMode.MIG: "mig_instance",
+    SharingMode.PARTITION: "card_partition",
     SharingMode.TIME_SLICING: "time_slice",
     SharingMode.MPS: "mps_client",
     SharingMode.VGPU: "vgpu_share",
@@ -60,6 +65,7 @@ UNITS: dict[str, str] = {
 UNIT_LABELS: dict[str, Promise] = {
     "card": _("cards"),
     "mig_instance": _("MIG instances"),
+    "card_partition": _("card partitions"),
     "time_slice": _("time slices"),
     "mps_client": _("MPS clients"),
     "vgpu_share": _("vGPU shares"),
@@ -94,6 +100,10 @@ def mode_sentence(mode: str, units_per_card: Fraction | int = 0) -> str:
     return str(MODE_NOTES.get(mode, ""))
 
 
+PARTITIONED = frozenset((SharingMode.MIG, SharingMode.PARTITION))
+"""Modes in which a unit is a part of a card in hardware."""
+
+
 def unit_of(mode: str) -> str:
     """The unit that a sharing mode is counted in."""
     return UNITS[mode]
@@ -112,6 +122,7 @@ def count_units(unit: str, count: Decimal | int) -> str:
     forms = {
         "card": ngettext("%(n)s card", "%(n)s cards", int(count)),
         "mig_instance": ngettext("%(n)s MIG instance", "%(n)s MIG instances", int(count)),
+        "card_partition": ngettext("%(n)s card partition", "%(n)s card partitions", int(count)),
         "time_slice": ngettext("%(n)s time slice", "%(n)s time slices", int(count)),
         "mps_client": ngettext("%(n)s MPS client", "%(n)s MPS clients", int(count)),
         "vgpu_share": ngettext("%(n)s vGPU share", "%(n)s vGPU shares", int(count)),

@@ -51,7 +51,9 @@ def _label_keys(flavors: Iterable[Mapping[str, Any]]) -> list[str]:
     keys = {key for flavor in flavors for key in flavor.get("node_labels") or {}}
     for vendor in registry().vendors.values():
         found = vendor.labels
-        keys.update(found.model, found.count, found.replicas, found.sharing, found.partitioning, found.profile)
+        keys.update(
+            found.model, found.count, found.replicas, found.sharing, found.partitioning, found.profile
+        )
     return sorted(keys)
 
 
@@ -99,7 +101,8 @@ def meaning(*, reached: frozenset[Reached], resource: str, flavor: Mapping[str, 
     if len(modes) == 1:
         unit = unit_of(next(iter(modes)))
     else:
-        unit = {"partition": "mig_instance", "share": "vgpu_share"}.get(known.unit, "device")
+        part = "mig_instance" if known.vendor == "nvidia" else "card_partition"
+        unit = {"partition": part, "share": "vgpu_share"}.get(known.unit, "device")
     model = next(iter(models)) if len(models) == 1 else ""
     if not models:
         model = _model_of(flavor)

@@ -120,9 +120,10 @@ class QueueNode:
 
 @dataclass(frozen=True, slots=True)
 class TeamLine:
-    """A team's use in one unit kind. `unit`: "card", "mig_instance", "time_slice", "mps_client", "vgpu" or
-    "device" where the flavor reaches no node. `used` and `waiting_units` are the team's own work; `nominal`,
-    `borrowed`, `ceiling` those of the queues it owns alone or shares (`shared` True). None: no such quota."""
+    """A team's use in one unit kind. `unit`: "card", "mig_instance", "card_partition", "time_slice", "mps_client",
+    "vgpu_share" or "device" where the flavor reaches no node. `used` and `waiting_units` are the team's own work;
+    `nominal`, `borrowed`, `ceiling` those of the queues it owns alone or shares (`shared` True). None: no such
+    quota."""
 
     unit: str
     unit_label: str

@@ -78,9 +78,9 @@ def _summary(snapshot: Snapshot, team_id: int, rows: list[QuotaRow]) -> TeamSumm
 
 
 def _kind(snapshot: Snapshot, cell: tuple[int, str, str]) -> tuple[str, str]:
-    """(unit, profile): instances of two MIG profiles are two kinds."""
+    """(unit, profile): partitions of two profiles are two kinds."""
     what = snapshot.meaning(*cell)
-    return what.unit, what.profile if what.unit == "mig_instance" else ""
+    return what.unit, what.profile if what.unit in ("mig_instance", "card_partition") else ""
 
 
 def _add_quota(line: _Line, row: QuotaRow) -> None:

@@ -333,14 +333,14 @@ TRAPS: dict[str, tuple[dict[str, Any], list[Seen]]] = {
     ),
     "AMD in CPX: 64 partitions are 8 cards": (
         {"labels": {"amd.com/gpu.product-name": "MI300X"}, "capacity": {"amd.com/cpx_nps4": "64"}},
-        [("MI300X", MIG, 8, {}, 8, {"amd.com/cpx_nps4": (64, 64)})],
+        [("MI300X", "partition", 8, {}, 8, {"amd.com/cpx_nps4": (64, 64)})],
     ),
     "AMD in CPX under the plain name": (
         {
             "labels": {"amd.com/gpu.product-name": "MI300X", "amd.com/compute-memory-partition": "cpx_nps1"},
             "capacity": {"amd.com/gpu": "64"},
         },
-        [("MI300X", MIG, 8, {}, 8, {"amd.com/gpu": (64, 64)})],
+        [("MI300X", "partition", 8, {}, 8, {"amd.com/gpu": (64, 64)})],
     ),
     "Intel with shared devices: the monitoring handle is no card": (
         {

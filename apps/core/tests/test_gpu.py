@@ -198,6 +198,7 @@ def test_the_published_table_is_the_one_that_weighs() -> None:
             Fraction(26, 4),
             "One MIG instance is a hardware partition: own memory, own fault isolation.",
         ),
+        ("partition", 8, "One unit is a fixed part of a card, as its vendor divides it."),
         ("time_slicing", 4, "4 time slices share one card: no memory or fault isolation."),
         ("time_slicing", Fraction(9, 2), "Several slices share one card: no memory or fault isolation."),
         ("time_slicing", 0, "Several slices share one card: no memory or fault isolation."),

@@ -41,16 +41,16 @@ def _group(facts: VendorFacts, resource: str, total: Decimal) -> Group:
         (known.profile if known else "") or facts.label(labels.profile) or facts.label(labels.partitioning)
     )
     per_card, count = facts.vendor.partitions.get(profile, 1), facts.count
-    mode = SharingMode.MIG if per_card > 1 or (known and known.profile) else SharingMode.EXCLUSIVE
+    mode = SharingMode.PARTITION if per_card > 1 or (known and known.profile) else SharingMode.EXCLUSIVE
     if mode is SharingMode.EXCLUSIVE and count and total > count and total % count == 0:
         mode, per_card = SharingMode.TIME_SLICING, int(total / count)
     whole, assumed = mode is SharingMode.EXCLUSIVE, bool(known and known.same_as)
-    memory = facts.memory(labels.memory) if mode is not SharingMode.MIG else None
+    memory = facts.memory(labels.memory) if mode is not SharingMode.PARTITION else None
     part = Fraction(1, per_card)
     model = _model(facts)
     unit = facts.unit(
         resource,
-        "" if mode is not SharingMode.MIG else profile,
+        "" if mode is not SharingMode.PARTITION else profile,
         part,
         memory=memory if whole else None,
         memory_equivalents=part if whole else None,
@@ -63,7 +63,7 @@ def _group(facts: VendorFacts, resource: str, total: Decimal) -> Group:
         math.ceil(total / per_card),
         (unit,),
         plugin_down=facts.down,
-        estimated=mode is SharingMode.MIG and (assumed or profile not in facts.vendor.partitions),
+        estimated=mode is SharingMode.PARTITION and (assumed or profile not in facts.vendor.partitions),
         codes=facts.said(),
         card_memory_bytes=memory,
     )
