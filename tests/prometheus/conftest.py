@@ -24,7 +24,9 @@ from worker.clients.prom import PromClient
 from worker.clients.tests.servers import Handler, serving
 
 SHAPES = (Path(__file__).parent / "shapes.txt").read_bytes()
+VENDORS = (Path(__file__).parent / "vendors.txt").read_text(encoding="utf-8")
 EXPORTER = {"namespace": "gpu-operator", "pod": "nvidia-dcgm-exporter-x7k2p", "container": "exporter"}
+OTHER_EXPORTER = {"namespace": "kube-system", "pod": "accelerator-agent-9", "container": "exporter"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +80,18 @@ def binary() -> str:
 @pytest.fixture(scope="session")
 def scraped(binary: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
     home = tmp_path_factory.mktemp("prometheus")
-    with running(scenario=True, days=0.25) as sim, serving(_shapes) as shapes:
-        exporter, odd = sim.url.removeprefix("http://"), shapes.url.removeprefix("http://")
+    with (
+        running(scenario=True, days=0.25) as sim,
+        serving(_shapes) as shapes,
+        serving(_vendors) as vendors,
+    ):
+        exporter, odd, others = (page.url.removeprefix("http://") for page in (sim, shapes, vendors))
         jobs = [
             _job("dcgm-operator", exporter, labels=EXPORTER),
             _job("dcgm-honoring", exporter, labels=EXPORTER, honor=True),
             _job("dcgm-plain", exporter),
             _job("dcgm-shapes", odd),
+            _job("other-vendors", others, labels={**OTHER_EXPORTER, "node": "mixed-1"}),
         ]
         config = {"global": {"scrape_interval": "1s"}, "scrape_configs": jobs}
         (home / "prometheus.yml").write_text(yaml.safe_dump(config), encoding="utf-8")
@@ -114,6 +121,12 @@ def scraped(binary: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
 
 def _shapes(handler: Handler) -> None:
     handler.reply(SHAPES, Content_Type="text/plain; version=0.0.4")
+
+
+def _vendors(handler: Handler) -> None:
+    """Ascend's exporter writes its own timestamps, in milliseconds."""
+    now = str(int(time.time() * 1000))
+    handler.reply(VENDORS.replace("@NOW@", now).encode(), Content_Type="text/plain; version=0.0.4")
 
 
 def exposition(sim: Running) -> str:
