@@ -5,22 +5,30 @@ from __future__ import annotations
 from collections import Counter
 
 from django.http import Http404, HttpRequest, HttpResponseBase
+from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
+from apps.capacity.cards import card_rows, without_others
+from apps.capacity.coverage import node_coverage
+from apps.capacity.device_objects import device_objects
 from apps.capacity.filters import NodeForm
 from apps.capacity.notes import readable
-from apps.capacity.rows import NodeDetail, NodePod
+from apps.capacity.rows import NodeDetail, NodePod, NodeRow
 from apps.capacity.selectors import capacity_and_nodes, node_detail
-from apps.console.capacity_tables import DeviceTable, NodeTable, PodTable, PoolTable
+from apps.capacity.stack_labels import component_label
+from apps.capacity.stack_selectors import node_stack
+from apps.console.capacity_tables import DeviceObjectTable, NodeTable, PodTable, PoolTable
+from apps.console.card_table import CardTable
 from apps.console.charts import STEPS, Chart
 from apps.console.frame import FLEET, QUOTA, Page
 from apps.console.ladder import ladder
-from apps.console.links import with_query
-from apps.console.measures import measure_links, measure_of
+from apps.console.links import address, with_query
+from apps.console.measures import measure_links, measure_of, show_amount, unit_text
 from apps.console.note_links import note_lines
+from apps.core.formats import NOT_APPLICABLE
 from apps.core.tables import table_csv, wants_csv
+from apps.fleet.unregistered import is_rdma
 from apps.observations.models import Source
-from apps.usage.devices import device_rows, without_others
 
 PODS_UNREAD = _("Pods of this cluster were never read: what runs here is not known.")
 
@@ -60,25 +68,63 @@ def capacity(request: HttpRequest) -> HttpResponseBase:
 
 
 def node(request: HttpRequest, name: str) -> HttpResponseBase:
-    page = Page.open(request, sources=(*FLEET, Source.DCGM))
+    page = Page.open(request, sources=(*FLEET, Source.DEVICES, Source.DCGM))
     found = _first_node(page, name)
+    cluster = found.cluster
     shown, others = _split_pods(found, page)
-    sampled = device_rows(now=page.now, clusters=[found.cluster], node_name=name)
+    cards = card_rows(now=page.now, clusters=[cluster], node=name)
     tables = {
+        "cards": CardTable(without_others(cards, page.team_ids), prefix="c-"),
         "pods": PodTable(shown, prefix="p-", **({} if found.pods_read else {"empty_text": PODS_UNREAD})),
-        "devices": DeviceTable(without_others(sampled, page.team_ids), prefix="d-"),
+        "objects": DeviceObjectTable(
+            device_objects(cluster=cluster, node=name), prefix="o-", named=page.team_ids is None
+        ),
     }
     for part, table in tables.items():
         if wants_csv(request, part):
             return table_csv(table, request)
+    versions, operators = node_stack(now=page.now, cluster=cluster, node=found.node)
     context = {
         "detail": found,
         "node": found.node,
-        **{part: page.prepare(table) for part, table in tables.items()},
+        **{part: page.prepare(table, per_page=100) for part, table in tables.items()},
         "others": len(others),
         "others_held": sum((Counter(dict(pod.requests)) for pod in others if pod.held), Counter()),
+        "amounts": [(row, _amount_lines(row)) for row in found.rows],
+        "coverage": node_coverage(now=page.now, cluster=cluster, node=name),
+        "software": [
+            (component_label(row.component), row, _stack_url(cluster.slug, row.component, row.version))
+            for row in versions
+            if row.version is not None
+        ],
+        "operators": [(component_label(row.component), row.version) for row in operators],
+        "rdma": {key: n for key, n in found.node.allocatable.items() if is_rdma(key) and n != "0"},
+        "idle": sum(card.is_idle for card in cards),
+        "chart": Chart.of("node-utilisation", page, node=name, cluster=cluster.slug),
     }
     return page.render("console/node.html", context, section="capacity")
+
+
+def _stack_url(cluster: str, component: str, version: str | None) -> str:
+    return address("stack", cluster=cluster, component=component, version=version) + "#nodes"
+
+
+def _amount_lines(row: NodeRow) -> list[tuple[str, list[SafeString | str]]]:
+    """(what is counted, physical … stranded) of a node's row: as GPU-equivalents and as memory."""
+    lines = []
+    for measure in ("equivalents", "memory"):
+        found = row.amounts[measure]
+        if found.physical is None:
+            continue
+        numbers = (found.physical, found.allocatable, found.held_bound, found.free, found.stranded)
+        said = measure == "memory" and found.held_bound is None and row.held_bound is not None
+        lines.append(
+            (
+                unit_text(found.unit),
+                [NOT_APPLICABLE if said and n is None else show_amount(n, found.unit) for n in numbers],
+            )
+        )
+    return lines
 
 
 def _first_node(page: Page, name: str) -> NodeDetail:

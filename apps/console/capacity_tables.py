@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
-from django.utils.functional import Promise
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 from django_tables2 import A
 
+from apps.capacity.device_objects import DeviceObject
 from apps.capacity.labels import bucket_label
 from apps.capacity.rows import Amounts, NodePod, NodeRow, PoolRow
 from apps.console.links import address, node_url
-from apps.console.measures import amounts_of, capacity_bar, linked, show_amount, unit_text
+from apps.console.measures import TYPE_LABELS, amounts_of, capacity_bar, linked, show_amount, unit_text
 from apps.core.formats import NOT_APPLICABLE, number_text, percent_text, show_value
 from apps.core.gpu import mode_label, unit_of
 from apps.core.tables import (
@@ -26,11 +26,9 @@ from apps.core.tables import (
     NumberColumn,
     PortalTable,
     QuantitiesColumn,
-    RatioColumn,
     TextColumn,
     TimeColumn,
 )
-from apps.usage.devices import DeviceRow
 
 _VOLCANO = ("guarantee", "deserved", "capability")
 _ABSENT_QUOTA = frozenset({"nominal", "ceiling", *_VOLCANO})
@@ -316,36 +314,49 @@ class NodeTable(MeasuredTable):
         return "; ".join(record.flavors)
 
 
-TYPE_LABELS: dict[str, Promise] = {"spot": _("spot"), "on-demand": _("on demand"), "reserved": _("reserved")}
+class DeviceObjectTable(PortalTable):
+    """Devices as DRA drivers publish them. Claims are named to readers who see every team."""
 
+    caption = _("Devices that DRA drivers publish for this node")
+    file_name = "device-objects"
 
-class DeviceTable(PortalTable):
-    """Devices as their exporter sees them: efficiency, not capacity."""
-
-    caption = _("Devices of this node at their newest sample")
-    file_name = "devices"
-
-    device = TextColumn(verbose_name=_("Device"), classes="mono name")
-    model = TextColumn(verbose_name=_("Model"), visible=False)
-    utilisation_ratio = RatioColumn(verbose_name=_("Utilisation"))
-    utilisation_source = TextColumn(verbose_name=_("Measured as"), hide_small=True)
-    memory_used_bytes = BytesColumn(verbose_name=_("Memory used"))
-    memory_total_bytes = BytesColumn(verbose_name=_("Memory"), hide_small=True)
-    power_watts = NumberColumn(verbose_name=_("Power, W"), hide_small=True, places=0)
-    pod = TextColumn(verbose_name=_("Pod"), hide_small=True)
-    sampled_at = TimeColumn(verbose_name=_("Sampled"), visible=False)
+    name = TextColumn(verbose_name=_("Device"), classes="mono name")
+    driver = TextColumn(verbose_name=_("Driver"), hide_small=True)
+    pool = TextColumn(verbose_name=_("Pool"), visible=False)
+    kind = TextColumn(verbose_name=_("Kind"))
+    model = TextColumn(verbose_name=_("Model"), hide_small=True)
+    memory_bytes = BytesColumn(verbose_name=_("Memory"), hide_small=True)
+    uuid = TextColumn(verbose_name=_("UUID"), visible=False)
+    parent = TextColumn(verbose_name=_("Part of"), visible=False)
+    taints = TextColumn(verbose_name=_("Taints"), orderable=False, empty_values=())
+    claims = TextColumn(verbose_name=_("Taken by"), orderable=False, empty_values=())
 
     class Meta(PortalTable.Meta):
-        empty_text = _("No fresh sample of this node's devices. Sources says why.")
+        empty_text = _("No DRA driver publishes a device for this node.")
 
-    def render_device(self, record: DeviceRow) -> str:
-        return f"{record.device} / {record.instance}" if record.instance else record.device
+    def __init__(self, rows: Sequence[DeviceObject], *, named: bool, **kwargs: Any) -> None:
+        self.named = named
+        super().__init__(rows, **kwargs)
 
-    def value_device(self, record: DeviceRow) -> str:
-        return self.render_device(record)
+    def render_name(self, record: DeviceObject) -> SafeString | str:
+        return format_html("{}<br>{}", record.name, record.uuid) if record.uuid else record.name
 
-    def render_pod(self, record: DeviceRow) -> str:
-        return f"{record.namespace}/{record.pod}" if record.namespace else record.pod
+    def render_taints(self, record: DeviceObject) -> str:
+        return self.value_taints(record) or NOT_APPLICABLE
+
+    def value_taints(self, record: DeviceObject) -> str:
+        return "; ".join(record.taints)
+
+    def render_claims(self, record: DeviceObject) -> str:
+        return self.value_claims(record) or NOT_APPLICABLE
+
+    def value_claims(self, record: DeviceObject) -> str:
+        if not self.named:
+            return gettext("taken") if record.is_taken else ""
+        return "; ".join(
+            f"{claim.namespace}/{claim.name}" + (f" ({', '.join(claim.pods)})" if claim.pods else "")
+            for claim in record.claims
+        )
 
 
 class PodTable(PortalTable):

@@ -9,7 +9,7 @@ from decimal import Decimal
 
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
-from django.utils.translation import gettext
+from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
 from apps.capacity.card_labels import attribution_sentence, holder_sentence, state_label
@@ -20,6 +20,7 @@ from apps.core.formats import NOT_APPLICABLE, percent_text, show_value
 from apps.core.tables import BytesColumn, NumberColumn, PortalTable, RatioColumn, TextColumn, TimeColumn
 
 Lines = Sequence[SafeString | str]
+NAMED = 4
 
 
 def _lines(parts: Lines) -> SafeString:
@@ -32,6 +33,12 @@ def _pods(holders: Iterable[Holder]) -> list[str]:
     names = [f"{holder.namespace}/{holder.pod}" for holder in found if holder.pod]
     hidden = len(found) - len(names)
     return [*names, *([gettext("%(n)d of other teams") % {"n": hidden}] if hidden else [])]
+
+
+def _folded(names: Sequence[str]) -> SafeString:
+    """Many pods may share a card: the page stays as long as its cards, the names are one click away."""
+    text = ngettext("%(n)d more", "%(n)d more", len(names)) % {"n": len(names)}
+    return format_html('<details class="twin"><summary>{}</summary>{}</details>', text, _lines(names))
 
 
 def idle_sentence(idle: Idle) -> str:
@@ -114,7 +121,10 @@ class CardTable(PortalTable):
             return NOT_APPLICABLE
         note = holder_sentence(record.holders)
         soft = [format_html('<span class="soft">{}</span>', note)] if note else []
-        return _lines([*_pods(record.holders), *soft])
+        names = _pods(record.holders)
+        shown, more = (names, []) if len(names) <= NAMED else (names[: NAMED - 1], names[NAMED - 1 :])
+        rest = [_folded(more)] if more else []
+        return _lines([*shown, *rest, *soft])
 
     def value_holders(self, record: CardRow) -> str:
         return "; ".join(f"{name} ({holder.how})" for holder in record.holders for name in _pods([holder]))

@@ -145,7 +145,7 @@ class Chart:
     def of(cls, name: str, page: Page, **own: str) -> Chart:
         """With the page's filters, or with `own` ones beside the cluster where the page means others by them."""
         kind = KINDS[name]
-        given = {**own, "cluster": page.cluster_slug} if own else page.request.GET
+        given = {"cluster": page.cluster_slug, **own} if own else page.request.GET
         filters = {k: v for k, v in given.items() if k not in {"sort", "page", "all", "format", "table"}}
         src = address("chart_json", name, **filters)
         key = hashlib.sha256(src.encode()).hexdigest()[:10]

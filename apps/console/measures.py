@@ -23,11 +23,13 @@ from apps.core.gpu import unit_label
 from apps.core.templatetags.portal import segments
 
 ZERO = Decimal(0)
+BYTES = "byte"
 MEASURE_LABELS: dict[str, Promise] = {
     "units": _("Units"),
     "equivalents": _("GPU-equivalents"),
     "memory": _("Memory"),
 }
+TYPE_LABELS: dict[str, Promise] = {"spot": _("spot"), "on-demand": _("on demand"), "reserved": _("reserved")}
 # Why cards are out of use, in three shades: somebody has to repair it, it passes or was chosen, it is kept back.
 _BROKEN = frozenset({"lost", "node_not_ready", "plugin_down", "device_unhealthy"})
 _RESERVED = frozenset({"platform_reserve"})
@@ -71,7 +73,7 @@ def amounts_of(row: PoolRow | NodeRow, measure: str) -> Amounts:
 
 
 def amount_text(amount: Decimal, unit: str) -> str:
-    return bytes_text(int(amount)) if unit == "bytes" else number_text(amount)
+    return bytes_text(int(amount)) if unit == BYTES else number_text(amount)
 
 
 def show_amount(amount: Decimal | None, unit: str) -> SafeString | str:
@@ -82,7 +84,7 @@ def show_amount(amount: Decimal | None, unit: str) -> SafeString | str:
 
 
 def unit_text(unit: str) -> str:
-    return gettext("memory") if unit == "bytes" else unit_label(unit)
+    return gettext("memory") if unit == BYTES else unit_label(unit)
 
 
 def capacity_bar(row: PoolRow | NodeRow, measure: str) -> SafeString | str:

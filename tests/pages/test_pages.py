@@ -201,7 +201,11 @@ class TestTables:
             "/capacity/topology/?format=csv&table=domains",
             "/capacity/topology/?format=csv&table=nodes",
             "/capacity/nodes/gpu-1/?format=csv&table=pods",
-            "/capacity/nodes/gpu-1/?format=csv&table=devices",
+            "/capacity/nodes/gpu-1/?format=csv&table=cards",
+            "/capacity/nodes/gpu-1/?format=csv&table=objects",
+            "/capacity/stack/?format=csv&table=versions",
+            "/capacity/stack/?format=csv&table=nodes",
+            "/charts/capacity-trend/?format=csv",
             "/queues/?format=csv",
             "/queues/east/ClusterQueue/red-cq/?format=csv&table=quota",
             "/queues/east/ClusterQueue/red-cq/?format=csv&table=waiting",
@@ -296,8 +300,8 @@ def _more(world: World, number: int) -> None:
         row.save()
 
 
-# The overview asks every layer at once.
-MOST_QUERIES = {"/": 90}
+# The overview asks every layer at once, a node's page its cards, their telemetry and its software.
+MOST_QUERIES = {"/": 90, "/capacity/nodes/gpu-1/": 60}
 
 
 @pytest.mark.parametrize("path", PAGES.values(), ids=PAGES)

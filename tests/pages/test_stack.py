@@ -10,6 +10,7 @@ from apps.api.tests.world import World, cluster_object
 from apps.observations.models import DeviceSample, Node
 from apps.observations.retention import keep_observation_partitions
 
+from .objects import device, resource_slice
 from .test_pages import download, text
 
 DRIVER, CUDA = "nvidia.com/cuda.driver-version.full", "nvidia.com/cuda.runtime-version.full"
@@ -28,13 +29,8 @@ def stacked(world: World) -> World:
     third.pk, third.uid, third.name = None, "uid-gpu-3", "gpu-3"
     third.labels = {k: v for k, v in first.labels.items() if k not in (DRIVER, CUDA)}
     third.save()
-    attributes = {"driverVersion": "570.124.6", "cudaDriverVersion": "12.8.0"}
-    spec = {
-        "driver": "gpu.nvidia.com",
-        "node": "gpu-3",
-        "devices": [{"name": "gpu-0", "attributes": attributes}],
-    }
-    cluster_object(world, "ResourceSlice", "gpu-3-slice", spec=spec)
+    versions = {"driverVersion": "570.124.6", "cudaDriverVersion": "12.8.0"}
+    resource_slice(world, "gpu-3-slice", node="gpu-3", devices=[device("gpu-0", **versions)])
     policy = {"components": {"toolkit": "v1.20.0"}}
     cluster_object(world, "ClusterPolicy", "cluster-policy", spec=policy, status={"state": "notReady"})
     keep_observation_partitions(now=world.now)

@@ -10,6 +10,8 @@ from django.utils.safestring import SafeString
 
 from apps.admissions.labels import layer_label
 from apps.capacity.labels import bucket_label
+from apps.capacity.stack_labels import source_label
+from apps.console.measures import TYPE_LABELS
 from apps.console.team_rows import cause_tag
 from apps.core.formats import NOT_APPLICABLE, show_missing, show_value
 from apps.fleet.models import Cluster
@@ -23,6 +25,18 @@ register = template.Library()
 @register.filter
 def bucket(name: str) -> str:
     return bucket_label(name)
+
+
+@register.filter
+def capacity_type(name: str) -> str:
+    """How a node was bought, in words."""
+    return str(TYPE_LABELS.get(name, name))
+
+
+@register.filter
+def said_by(source: str) -> str:
+    """Who names a version, in words."""
+    return source_label(source)
 
 
 @register.simple_tag

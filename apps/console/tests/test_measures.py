@@ -50,7 +50,7 @@ def pool(**changes: Any) -> PoolRow:
         "amounts": {
             "units": Amounts("mig_instance", None, None),
             "equivalents": WEIGHED,
-            "memory": Amounts("bytes", D(800 * GIB), D(640 * GIB)),
+            "memory": Amounts("byte", D(800 * GIB), D(640 * GIB)),
         },
         "mode_sentence": "One MIG instance is a hardware partition.",
         "stranded_slices": (4, 12),
@@ -84,7 +84,7 @@ def test_a_bar_is_on_one_scale() -> None:
 
 def test_units_of_several_kinds_are_read_as_equivalents() -> None:
     assert amounts_of(pool(), "units") is WEIGHED
-    assert amounts_of(pool(), "memory").unit == "bytes"
+    assert amounts_of(pool(), "memory").unit == "byte"
 
 
 def test_a_bar_says_in_words_what_nobody_knows() -> None:
@@ -92,7 +92,7 @@ def test_a_bar_says_in_words_what_nobody_knows() -> None:
     bar = str(capacity_bar(pool(unit="card", amounts={"units": unread}), "units"))
     assert "f-unknown-use" in bar
     assert "not collected held" in bar
-    nothing = Amounts("bytes", None, None)
+    nothing = Amounts("byte", None, None)
     assert "not collected" in str(capacity_bar(pool(amounts={"memory": nothing}), "memory"))
 
 
