@@ -24,7 +24,6 @@ SCOPE_LABELS = {
 }
 _KIND_LABELS = dict(KINDS)
 _BOUGHT = {**dict(CAPACITY_TYPES), "": ""}
-NOT_KNOWN = _("not known")
 
 
 def _pool_url(row: FitRow | DomainRow) -> str:
@@ -37,10 +36,20 @@ def _bought(row: FitRow | DomainRow | PlaceRow) -> str:
 
 
 class JobsColumn(NumberColumn):
-    """How many jobs fit; None reads "not known": no topology says what the scope is, or pods were never read."""
+    """How many jobs fit; "–" where that is not known, which the row's scope says in words."""
 
     def __init__(self, size: int, **kwargs: Any) -> None:
-        super().__init__(verbose_name=f"{size}", accessor=f"fits__{size}", absent=NOT_KNOWN, **kwargs)
+        super().__init__(
+            verbose_name=f"k = {size}", accessor=f"fits__{size}", absent=NOT_APPLICABLE, **kwargs
+        )
+
+
+def _scope_note(row: FitRow) -> str:
+    if not row.known:
+        return gettext("not known: no topology says it")
+    if row.free is None:
+        return gettext("not known: pods were never read")
+    return row.level
 
 
 class FitTable(PortalTable):
@@ -50,7 +59,7 @@ class FitTable(PortalTable):
     model_label = LinkColumn(verbose_name=_("Pool"), url=_pool_url, note=_bought, classes="name")
     cluster = TextColumn(verbose_name=_("Cluster"), accessor="cluster__name", hide_small=True)
     capacity_type = TextColumn(verbose_name=_("Bought as"), visible=False)
-    scope = TextColumn(verbose_name=_("All cards in the"), classes="nowrap")
+    scope = TextColumn(verbose_name=_("All cards in the"), classes="name")
     level = TextColumn(verbose_name=_("Level"), visible=False)
     topology = TextColumn(verbose_name=_("Topology"), visible=False)
     fit_1 = JobsColumn(1)
@@ -60,29 +69,25 @@ class FitTable(PortalTable):
     fit_16 = JobsColumn(16)
     fit_32 = JobsColumn(32)
     fit_64 = JobsColumn(64)
-    largest_free = NumberColumn(verbose_name=_("Largest free block"), absent=NOT_KNOWN)
+    largest_free = NumberColumn(verbose_name=_("Largest free block"), absent=NOT_APPLICABLE)
     free = NumberColumn(verbose_name=_("Free"), hide_small=True)
     allocatable = NumberColumn(verbose_name=_("Allocatable"), hide_small=True)
-    fragmentation_ratio = RatioColumn(
-        verbose_name=_("On broken nodes"), absent=NOT_APPLICABLE, hide_small=True
-    )
+    fragmentation_ratio = RatioColumn(verbose_name=_("Fragmented"), absent=NOT_APPLICABLE, hide_small=True)
 
     class Meta(PortalTable.Meta):
         empty_text = _("No whole card was seen on any node.")
 
     def render_scope(self, record: FitRow) -> SafeString:
         label = SCOPE_LABELS[record.scope]
-        if not record.level:
-            return format_html("{}", label)
-        note = f"{record.topology} · {record.level}" if record.kind == "kueue" else record.level
-        return format_html('{}<br><span class="muted">{}</span>', label, note)
+        note = _scope_note(record)
+        return (
+            format_html('{}<br><span class="muted">{}</span>', label, note)
+            if note
+            else format_html("{}", label)
+        )
 
     def value_scope(self, record: FitRow) -> str:
         return record.scope
-
-
-def _node_of(row: DomainRow) -> str:
-    return node_url(row.cluster.slug, row.node) if row.node else ""
 
 
 class DomainTable(PortalTable):
@@ -110,11 +115,11 @@ class DomainTable(PortalTable):
         empty_text = _("No domain matches.")
 
     def render_domain(self, record: DomainRow) -> SafeString:
-        """Indented by its depth; a single node leads to its page."""
+        """Indented by its depth; a node leads to its page."""
         if not record.domain:
             name: SafeString | str = gettext("in no domain")
-        elif record.node:
-            name = format_html('<a href="{}">{}</a>', _node_of(record), record.name)
+        elif record.node == record.name:
+            name = format_html('<a href="{}">{}</a>', node_url(record.cluster.slug, record.node), record.name)
         else:
             name = record.name
         return format_html('<div class="indent-{}">{}</div>', min(record.depth, 4), name)

@@ -38,8 +38,8 @@ def test_without_a_topology_it_says_what_to_create(world: World) -> None:
     assert "East: nothing says which nodes share a rack or block" in body
     assert "create a Kueue Topology" in body
     rows = fit_rows(world)
-    assert [rows["node"][size] for size in ("1", "8", "16")] == ["12", "1", "0"]  # 4 + 8 free
-    assert [rows["rack"][size] for size in ("1", "8", "16")] == ["", "", ""]
+    assert [rows["node"][size] for size in ("k = 1", "k = 8", "k = 16")] == ["12", "1", "0"]  # 4 + 8 free
+    assert [rows["rack"][size] for size in ("k = 1", "k = 8", "k = 16")] == ["", "", ""]
     assert "not known" in body
 
 
@@ -48,10 +48,16 @@ def test_a_rack_joins_what_is_free_on_its_nodes(racks: World) -> None:
     assert "nothing says which nodes share a rack" not in body
     rows = fit_rows(racks)
     # In the rack 12 free cards: 12, 6, 3, 1; on one node 4 and 8: 12, 6, 3, 1.
-    assert [rows["rack"][size] for size in ("1", "2", "4", "8", "16")] == ["12", "6", "3", "1", "0"]
+    assert [rows["rack"][size] for size in ("k = 1", "k = 2", "k = 4", "k = 8", "k = 16")] == [
+        "12",
+        "6",
+        "3",
+        "1",
+        "0",
+    ]
     assert rows["rack"]["Largest free block"] == "12"
     assert rows["node"]["Largest free block"] == "8"
-    assert rows["node"]["On broken nodes"] == "0.333"  # 4 of 12
+    assert rows["node"]["Fragmented"] == "0.333"  # 4 of 12
     assert rows["block"]["Largest free block"] == ""
 
 
@@ -71,17 +77,17 @@ def test_spot_is_a_pool_of_its_own(racks: World) -> None:
     node = Node.objects.get(name="gpu-2")
     node.labels = {**node.labels, "karpenter.sh/capacity-type": "spot"}
     node.save()
-    assert fit_rows(racks, "capacity_type=spot")["rack"]["8"] == "1"
-    assert fit_rows(racks, "capacity_type=-")["rack"]["8"] == "0"
+    assert fit_rows(racks, "capacity_type=spot")["rack"]["k = 8"] == "1"
+    assert fit_rows(racks, "capacity_type=-")["rack"]["k = 8"] == "0"
     assert "spot" in text(racks.client("viewer"), "/capacity/topology/")
 
 
 def test_pods_of_eight_need_whole_nodes(racks: World) -> None:
     Pod.objects.update(node_name="gpu-1", requests={"nvidia.com/gpu": "0"}, devices=0)
-    assert fit_rows(racks)["rack"]["16"] == fit_rows(racks, "pod=8")["rack"]["16"] == "1"
+    assert fit_rows(racks)["rack"]["k = 16"] == fit_rows(racks, "pod=8")["rack"]["k = 16"] == "1"
     Pod.objects.filter(uid="pod-red").update(requests={"nvidia.com/gpu": "1"}, devices=1)
-    assert (fit_rows(racks)["rack"]["8"], fit_rows(racks, "pod=8")["rack"]["8"]) == ("1", "1")
-    assert fit_rows(racks)["rack"]["16"] == "0"
+    assert (fit_rows(racks)["rack"]["k = 8"], fit_rows(racks, "pod=8")["rack"]["k = 8"]) == ("1", "1")
+    assert fit_rows(racks)["rack"]["k = 16"] == "0"
 
 
 @pytest.mark.parametrize(
@@ -105,7 +111,7 @@ def test_page_and_rest_answer_the_same(racks: World, query: str) -> None:
     }
     body: Any = racks.client("admin").get(f"/api/v1/topology/?{query}").json()
     fits = listed(racks, f"/capacity/topology/?format=csv&table=fits&{query}")
-    assert [(row["All cards in the"], row["8"]) for row in fits] == [
+    assert [(row["All cards in the"], row["k = 8"]) for row in fits] == [
         (row["scope"], "" if row["fits"]["8"] is None else str(row["fits"]["8"])) for row in body["fits"]
     ]
 
