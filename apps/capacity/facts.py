@@ -19,6 +19,7 @@ from apps.capacity.pooling import PoolSum
 from apps.capacity.reading import laid_together, rules_in_force
 from apps.capacity.reserves import Rule, lay
 from apps.capacity.store import STORE, Kept, Marks, kept_of
+from apps.fleet.dra import Adrift
 from apps.fleet.models import Cluster
 from apps.fleet.selectors import enabled_clusters
 from apps.observations.models import Source, SourceState
@@ -36,7 +37,7 @@ class Fleet:
     `pods_missing`: clusters whose pods were never read, where nobody knows what is held; `quota_missing`: those where
     an installed Kueue or Volcano was never read, where nobody knows what is reserved. `version`, `kinds_version`,
     `quota_version`: None where nothing is kept in memory, else equal for fleets with the same nodes, the same kinds
-    (names included), and queues that were not read since."""
+    (names included), and queues that were not read since. `adrift`: claims and DRA drivers that need a look."""
 
     now: datetime
     clusters: dict[int, Cluster]
@@ -50,6 +51,7 @@ class Fleet:
     version: Version | None = None
     kinds_version: Version | None = None
     quota_version: tuple[object, ...] | None = None
+    adrift: dict[int, Adrift] = field(default_factory=dict)
 
 
 def load_fleet(
@@ -85,6 +87,7 @@ def load_fleet(
         nodes=kept[0].nodes if len(kept) == 1 else [node for one in kept for node in one.nodes],
     )
     for one in kept:
+        fleet.adrift[one.around.cluster.pk] = one.around.adrift
         fleet.sums.update(one.sums)
         fleet.kinds.update(one.kinds)
     if remembered:

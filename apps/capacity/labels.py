@@ -31,6 +31,12 @@ CODE_TEXTS: dict[str, Promise] = {
     "mig_invalid": _("The MIG geometry is invalid: the node offers nothing."),
     "allocatable_above_capacity": _("The node offers more than it has; the surplus is not counted."),
     "register_unreadable": _("The register of shared cards cannot be read; cards are estimated."),
+    "dual_advertised": _(
+        "The device plugin and a DRA driver offer the same cards; they are counted once, in the plugin's units."
+    ),
+    "dra_incomplete": _(
+        "A DRA driver has not published all of its devices; the last complete list counts where one was seen."
+    ),
     "present_without_devices": _("Labelled as a GPU node, but no device plugin offers anything."),
 }
 # What the pure modules say as evidence in words of their own; other evidence quotes the cluster and stays as it is.

@@ -27,7 +27,7 @@ from apps.capacity.reserves import Place, Rule, Taken, Usable, lay
 from apps.capacity.waterfall import Fall, Share, fall, keep_back, shares
 from apps.core.gpu import SharingMode
 from apps.core.quantity import parse_quantity
-from apps.fleet.dra import NodeDevices
+from apps.fleet.dra import Adrift, NodeDevices
 from apps.fleet.inventory import Group, node_inventory, shape
 from apps.fleet.models import Cluster
 from apps.fleet.registry import by_counted_name
@@ -89,6 +89,7 @@ class Surroundings:
     has_slices: bool = False
     devices: Mapping[str, NodeDevices] = field(default_factory=dict)
     seen: Mapping[str, SeenCards] = field(default_factory=dict)
+    adrift: Adrift = field(default_factory=Adrift)
 
 
 class Shapes:

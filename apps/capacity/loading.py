@@ -16,6 +16,7 @@ from apps.capacity.reading import (
     used_on_nodes,
 )
 from apps.capacity.reserves import Rule
+from apps.fleet.dra import Adrift
 from apps.fleet.models import Cluster
 from apps.observations.selectors import seen_cards
 
@@ -64,6 +65,7 @@ def load_nodes(
             pods_read=cluster.pk not in unread,
             has_slices=view is not None,
             devices={} if view is None else view.by_node,
+            adrift=Adrift() if view is None else view.adrift,
             seen={name: cards for (pk, name), cards in seen.items() if pk == cluster.pk},
         )
         own = by_cluster[cluster.pk]

@@ -12,6 +12,7 @@ from django.utils.translation import ngettext
 
 from apps.capacity.facts import Fleet, NodeState
 from apps.capacity.labels import code_text
+from apps.capacity.notes_claims import claim_notes
 from apps.capacity.notes_quota import quota_notes, quoted
 from apps.capacity.promised import Promises
 from apps.capacity.rows import Note, PoolRow, Ref
@@ -41,6 +42,7 @@ def notes(fleet: Fleet, promised: Promises, pools: Iterable[PoolRow]) -> Iterato
         yield Note("pods_missing", cluster, text)
     yield from quota_notes(fleet, promised, pools)
     yield from _flavor_notes(fleet, promised)
+    yield from claim_notes(fleet)
     yield from _node_codes(fleet)
 
 

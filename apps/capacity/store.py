@@ -42,6 +42,7 @@ from apps.capacity.loading import Laid, load_nodes
 from apps.capacity.pooling import PoolSum
 from apps.capacity.reading import last_offered, read_devices, read_flavors, read_nodes, used_on_nodes
 from apps.capacity.reserves import Place, Rule, Taken, lay
+from apps.fleet.dra import Adrift
 from apps.fleet.models import Cluster
 from apps.observations.models import Source
 from apps.observations.selectors import seen_cards
@@ -298,7 +299,8 @@ def _find_devices(step: _Step) -> None:
     labels.update((row.name, row.labels) for row in fresh)
     view = read_devices(cluster_ids=[cluster_id], nodes={cluster_id: labels}, now=step.now).get(cluster_id)
     devices = {} if view is None else view.by_node
-    step.around = replace(step.around, has_slices=view is not None, devices=devices)
+    adrift = Adrift() if view is None else view.adrift
+    step.around = replace(step.around, has_slices=view is not None, devices=devices, adrift=adrift)
     step.uids.update(
         node.uid for node in step.before.nodes if devices.get(node.name) != before.get(node.name)
     )
@@ -414,8 +416,11 @@ def _replaced(step: _Step, changed: Mapping[str, NodeState | None], taken: dict[
         kinds_version = next(_versions) if moved else kinds_version
     if step.living is not None and step.living != len(nodes):
         raise _Anew
+    drifted = step.around.adrift != before.around.adrift
+    if drifted:  # notes look at it as they look at kinds of nodes
+        kinds_version = next(_versions)
     return Kept(
-        version=next(_versions) if changed else before.version,
+        version=next(_versions) if changed or drifted else before.version,
         kinds_version=kinds_version,
         marks=step.marks,
         now=step.now,

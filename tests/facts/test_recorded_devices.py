@@ -116,6 +116,40 @@ def test_a_plugin_that_offers_the_same_cards_is_counted_once(cluster: Cluster) -
     assert dra_node().codes == ()
 
 
+def claim_notes() -> dict[str, tuple[str, ...]]:
+    wanted = ("claim_without_pod", "claim_orphan", "unregistered")
+    return {note.code: note.objects for note in capacity_report(now=AT).notes if note.code in wanted}
+
+
+def test_claims_that_nobody_uses_or_that_hold_nothing_are_noted(cluster: Cluster) -> None:
+    assert claim_notes() == {}
+    claims = ClusterObject.objects.filter(cluster=cluster, kind="ResourceClaim")
+    leak = claims.get(name="two-gpus")
+    leak.status["reserved_for"] = []
+    leak.save()
+    lost = claims.filter(name__startswith="dra-mig-1").get()
+    lost.status["results"][0]["pool"] = "dra-77"
+    lost.save()
+    assert claim_notes() == {
+        "claim_without_pod": ("lab/two-gpus",),
+        "claim_orphan": (f"lab/{lost.name}",),
+    }
+    notes = {note.code: note for note in capacity_report(now=AT).notes}
+    assert (
+        notes["claim_without_pod"].text == "1 ResourceClaim holds devices and no pod uses it: lab/two-gpus."
+    )
+    assert notes["claim_without_pod"].for_everybody() is None
+
+
+def test_a_driver_that_no_file_knows_is_noted_when_it_reads_like_an_accelerators(cluster: Cluster) -> None:
+    (shown,) = ClusterObject.objects.filter(cluster=cluster, kind="ResourceSlice")
+    for driver in ("gpu.example.org", "dra.net"):
+        shown.pk, shown.uid, shown.name = None, driver, driver
+        shown.spec["driver"] = driver
+        shown.save()
+    assert claim_notes() == {"unregistered": ("gpu.example.org",)}
+
+
 @pytest.mark.parametrize("versions", [(), ("v1beta1",)], ids=["v1", "v1beta1"])
 def test_every_version_over_http_gives_the_same_node(versions: tuple[str, ...]) -> None:
     with running(recordings=DATA / "kueue", device_versions=versions) as sim:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from apps.fleet.dra.counting import count_slices
 from apps.fleet.dra.model import (
+    Adrift,
     ClaimObject,
     ClassObject,
     DeviceKey,
@@ -21,6 +22,7 @@ from apps.fleet.dra.model import (
 )
 
 __all__ = [
+    "Adrift",
     "ClaimObject",
     "ClassObject",
     "DeviceKey",

@@ -122,6 +122,16 @@ class NodeDevices:
     down_since: datetime | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Adrift:
+    """What needs a look in a cluster, by name: claims as (namespace, name), drivers with how many devices they list.
+    Not about single nodes."""
+
+    without_pod: tuple[tuple[str, str], ...] = ()
+    orphans: tuple[tuple[str, str], ...] = ()
+    unregistered: tuple[tuple[str, int], ...] = ()
+
+
 @dataclass(slots=True)
 class DraView:
     """One cluster. `shared`: devices that no single node owns; `orphans`: claims allocated on devices that no slice
@@ -141,3 +151,11 @@ class DraView:
     resources: dict[str, str] = field(default_factory=dict)
     unregistered: dict[str, int] = field(default_factory=dict)
     devices: dict[DeviceKey, DraDevice] = field(default_factory=dict)
+
+    @property
+    def adrift(self) -> Adrift:
+        return Adrift(
+            without_pod=tuple((claim.namespace, claim.name) for claim in self.held_without_pod),
+            orphans=tuple((claim.namespace, claim.name) for claim in self.orphans),
+            unregistered=tuple(sorted(self.unregistered.items())),
+        )
