@@ -10,6 +10,7 @@ a failure.
 
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from urllib.parse import urlsplit, urlunsplit
 
@@ -65,6 +66,18 @@ def _own_language_and_zone() -> Iterator[None]:
     yield
     translation.deactivate()
     timezone.deactivate()
+
+
+@pytest.fixture(autouse=True)
+def _nothing_remembered() -> Iterator[None]:
+    """Fleets that a test kept in memory are of its own rows."""
+    yield
+    if "apps.capacity.store" in sys.modules:
+        from apps.capacity.reports import forget
+        from apps.capacity.store import STORE
+
+        STORE.clear()
+        forget()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -7,7 +7,7 @@ Clusters whose nodes were never read are `missing` and in no number. Where the p
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -52,6 +52,11 @@ class Fleet:
     kinds_version: Version | None = None
     quota_version: tuple[object, ...] | None = None
     adrift: dict[int, Adrift] = field(default_factory=dict)
+
+    def alike(self) -> Iterator[tuple[NodeState, list[str]]]:
+        """Each kind of node once: one of them, and the names of all."""
+        for members in self.kinds.values():
+            yield next(iter(members.values())), sorted(node.name for node in members.values())
 
 
 def load_fleet(

@@ -50,7 +50,8 @@ class NodeState:
     never read), `claimed`: beside each group what claims hold of it; `shares`: how all that is laid on the usable
     units; `stranded`: the node has no room for another pod; `flavors`: those that reach it; `usable`: its groups
     that reserves select; `unregistered`: resources it offers that look like accelerators and that no vendor file
-    knows; `rdma`: its RDMA devices, {resource: allocatable}; `asks`: see asks_telemetry; `due`: when it looks different without anything new
+    knows; `rdma`: its RDMA devices, {resource: allocatable}; `bought`: spot, on-demand or reserved; `asks`: see
+    asks_telemetry; `due`: when it looks different without anything new
     being seen."""
 
     cluster: Cluster
@@ -71,6 +72,7 @@ class NodeState:
     observed_at: datetime
     unregistered: tuple[str, ...] = ()
     rdma: Mapping[str, str] = field(default_factory=dict)
+    bought: str = ""
     asks: bool = False
     due: datetime | None = None
     kept: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
@@ -243,6 +245,7 @@ def lay_node(
         observed_at=node.observed_at,
         unregistered=unregistered,
         rdma=rdma,
+        bought=capacity_type(node.labels),
         asks=asks,
         due=due,
     )
@@ -373,7 +376,6 @@ def kind_of(node: NodeState) -> Kind:
         )
         for item in node.falls
     )
-    bought = capacity_type(node.health.labels)
     return (
         node.cluster.pk,
         node.flavors,
@@ -381,7 +383,7 @@ def kind_of(node: NodeState) -> Kind:
         node.codes,
         node.unregistered,
         tuple(sorted(node.rdma)),
-        bought,
+        node.bought,
     )
 
 

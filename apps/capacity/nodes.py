@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
+from typing import overload
 
+from django.utils.translation import get_language
 from django.utils.translation import gettext as _
 
-from apps.capacity.capacity_types import capacity_type
 from apps.capacity.facts import NodeState, load_node
 from apps.capacity.health import BUCKETS, warnings
 from apps.capacity.labels import bucket_label, code_text, evidence_text
@@ -27,11 +28,51 @@ ZERO = Decimal(0)
 _OVER = ("Succeeded", "Failed")
 
 
+class NodeRows(Sequence[NodeRow]):
+    """Rows of a fleet's nodes, one per group, each made when somebody looks at it and kept with its node."""
+
+    def __init__(self, members: Sequence[tuple[NodeState, int]]) -> None:
+        self._members = members
+
+    @classmethod
+    def of(cls, nodes: Iterable[NodeState]) -> NodeRows:
+        return cls([(node, index) for node in nodes for index in range(len(node.falls))])
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    @overload
+    def __getitem__(self, index: int) -> NodeRow: ...
+    @overload
+    def __getitem__(self, index: slice) -> NodeRows: ...
+    def __getitem__(self, index: int | slice) -> NodeRow | NodeRows:
+        if isinstance(index, slice):
+            return NodeRows(self._members[index])
+        return kept_row(*self._members[index])
+
+    def __iter__(self) -> Iterator[NodeRow]:
+        return (kept_row(node, index) for node, index in self._members)
+
+    @property
+    def typed(self) -> bool:
+        """Whether labels say of any node how it was bought."""
+        return any(node.bought for node, _index in self._members)
+
+
+def kept_row(node: NodeState, index: int) -> NodeRow:
+    """`node_row`, made once per language while the node stays as it is."""
+    rows = node.kept.setdefault(get_language() or "", {})
+    if index not in rows:
+        rows[index] = node_row(node, index)
+    found: NodeRow = rows[index]
+    return found
+
+
 def node_row(node: NodeState, index: int) -> NodeRow:
     """One group of a node, in the active language."""
     item = node.falls[index]
     group = item.group
-    numbers = Numbers(sums_of([(node, index)]), str(group.mode))
+    numbers = _numbers(node, index)
     own = numbers.own
     return NodeRow(
         cluster=node.cluster,
@@ -49,7 +90,7 @@ def node_row(node: NodeState, index: int) -> NodeRow:
         allocatable=own.allocatable or ZERO,
         held_bound=own.held_bound,
         free=own.free,
-        units=numbers.unit_rows(),
+        units=numbers.units,
         reasons=tuple(
             BucketReason(
                 str(bucket),
@@ -73,9 +114,36 @@ def node_row(node: NodeState, index: int) -> NodeRow:
         mode_sentence=numbers.mode_sentence(),
         stranded_slices=(group.stranded_compute, group.stranded_memory),
         origin=group.origin,
-        capacity_type=capacity_type(node.health.labels),
+        capacity_type=node.bought,
         over_held=numbers.over_held,
     )
+
+
+MOST_NUMBERS = 4096
+_made: dict[Hashable, Numbers] = {}
+
+
+def _numbers(node: NodeState, index: int) -> Numbers:
+    """Worked out once for groups with the same numbers: thousands of nodes are few kinds of them."""
+    item = node.falls[index]
+    key = (
+        item.group.mode,
+        item.group.vendor,
+        item.group.card_memory_bytes,
+        item.physical,
+        item.allocatable,
+        tuple(
+            (found.unit, found.physical, found.allocatable, tuple(found.buckets.items()))
+            for found in item.units
+        ),
+        None if node.shares is None else node.shares[index],
+    )
+    found = _made.get(key)
+    if found is None:
+        if len(_made) >= MOST_NUMBERS:
+            _made.clear()
+        found = _made[key] = Numbers(sums_of([(node, index)]), str(item.group.mode))
+    return found
 
 
 def _over_held(numbers: Numbers) -> list[str]:

@@ -60,24 +60,26 @@ def _flavor_notes(fleet: Fleet, promised: Promises) -> Iterator[Note]:
     pairs_of = quoted(promised)
     none: dict[Cluster, list[str]] = defaultdict(list)
     several: dict[tuple[Cluster, tuple[str, ...]], list[str]] = defaultdict(list)
-    for node in fleet.nodes:
+    for node, alike in fleet.alike():
         pairs = pairs_of.get(node.cluster.pk)
         if not pairs:  # no quota by flavors in this cluster
             continue
         found = set(_reaching(node, pairs))
         if () in found:
-            none[node.cluster].append(node.name)
+            none[node.cluster] += alike
         for flavors in found:
             if len(flavors) > 1:
-                several[node.cluster, flavors].append(node.name)
-    for cluster, names in none.items():
+                several[node.cluster, flavors] += alike
+    for cluster in sorted(none, key=_place):
+        names = sorted(none[cluster])
         text = ngettext(
             "%(count)d node with accelerators is in no flavor that has quota.",
             "%(count)d nodes with accelerators are in no flavor that has quota.",
             len(names),
         )
         yield Note("no_flavor", cluster, text % {"count": len(names)}, tuple(names), node_refs(names))
-    for (cluster, flavors), names in several.items():
+    for cluster, flavors in sorted(several, key=lambda key: (*_place(key[0]), key[1])):
+        names = sorted(several[cluster, flavors])
         text = ngettext(
             "%(count)d node is counted by several flavors at once: %(flavors)s.",
             "%(count)d nodes are counted by several flavors at once: %(flavors)s.",
@@ -86,6 +88,10 @@ def _flavor_notes(fleet: Fleet, promised: Promises) -> Iterator[Note]:
         words = {"count": len(names), "flavors": ", ".join(flavors)}
         refs = (*(Ref("flavor", flavor) for flavor in flavors), *node_refs(names))
         yield Note("two_flavors", cluster, text % words, tuple(names), refs)
+
+
+def _place(cluster: Cluster) -> tuple[str, int]:
+    return cluster.name, cluster.pk
 
 
 def _reaching(node: NodeState, pairs: set[tuple[str, str]]) -> Iterator[tuple[str, ...]]:
@@ -97,12 +103,12 @@ def _reaching(node: NodeState, pairs: set[tuple[str, str]]) -> Iterator[tuple[st
 
 def _node_codes(fleet: Fleet) -> Iterator[Note]:
     found: dict[tuple[str, Cluster], list[str]] = defaultdict(list)
-    for node in fleet.nodes:
+    for node, alike in fleet.alike():
         for code in {*node.codes, *(code for item in node.falls for code in item.group.codes)}:
             if code in NODE_CODES:
-                found[code, node.cluster].append(node.name)
+                found[code, node.cluster] += alike
     for code, cluster in sorted(found, key=lambda key: (NODE_CODES.index(key[0]), key[1].name)):
-        names = found[code, cluster]
+        names = sorted(found[code, cluster])
         shown = ", ".join(names[:NAMES_SHOWN]) + (" …" if len(names) > NAMES_SHOWN else "")
         text = _("%(text)s (%(names)s)") % {"text": code_text(code), "names": shown}
         yield Note(code, cluster, text, tuple(names), node_refs(names))

@@ -244,9 +244,11 @@ def _in_ring(tree: QuotaTree, key: Key, ring: tuple[str, ...]) -> bool:
 def _unregistered(fleet: Fleet, promised: Promises) -> Iterator[Note]:
     """Resources that look like accelerators and that no vendor file knows, on nodes and in quota."""
     found: dict[tuple[int, str], list[Ref]] = defaultdict(list)
-    for node in fleet.nodes:
+    for node, alike in fleet.alike():
         for resource in node.unregistered:
-            found[node.cluster.pk, resource].append(Ref("node", node.name))
+            found[node.cluster.pk, resource] += [Ref("node", name) for name in alike]
+    for refs in found.values():
+        refs.sort(key=lambda ref: ref.name)
     for cluster_id, tree in promised.trees.items():
         for key in sorted(tree):
             for resource in {cell[1] for cell in tree.node(*key).cells if looks_like_accelerator(cell[1])}:

@@ -7,7 +7,7 @@ a node and taking it out leaves what was there before, to the last digit.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
@@ -17,6 +17,7 @@ from apps.capacity.laying import NodeState
 from apps.capacity.waterfall import Fall, Share, UnitFall
 
 ZERO = Decimal(0)
+WEIGHED = ("allocatable", "held", "free", "stranded", "over")
 UnitKey = tuple[str, str, Fraction]
 """(resource, profile, equivalents): the kind of a unit within a pool."""
 SumKey = tuple[str, str, Fraction, int | None]
@@ -86,10 +87,12 @@ class PoolSum:
     card_memory: tuple[int, int] = (0, 0)
     unknown_memory: int = 0
     units: dict[SumKey, UnitSum] = field(default_factory=dict)
+    _weighed: dict[bool, dict[str, Fraction]] = field(default_factory=dict, compare=False, repr=False)
 
     def add(self, node: NodeState, index: int, sign: int = 1) -> None:
         """`sign` -1 takes the group out again."""
         item = node.falls[index]
+        self._weighed.clear()
         _count(self.nodes, node.uid, sign)
         _count(self.vendors, item.group.vendor, sign)
         self.physical += sign * item.physical
@@ -143,6 +146,22 @@ class PoolSum:
     def vendor(self) -> str:
         """The one with most groups."""
         return min(self.vendors, key=lambda name: (-self.vendors[name], name), default="")
+
+    def weighed(self, *, read: bool) -> Mapping[str, Fraction]:
+        """Sums in GPU-equivalents, worked out once; `read`: only of units whose pods were read."""
+        if read not in self._weighed:
+            self._weighed[read] = {
+                name: sum(
+                    (
+                        Fraction(getattr(unit, name)) * key[2]
+                        for key, unit in self.units.items()
+                        if unit.read or not read
+                    ),
+                    Fraction(0),
+                )
+                for name in WEIGHED
+            }
+        return self._weighed[read]
 
     def by_kind(self) -> dict[UnitKey, UnitSum]:
         """Units of one kind together, whatever their memory."""

@@ -10,10 +10,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from functools import cached_property
 
-from apps.capacity.facts import Fleet
+from apps.capacity.facts import Fleet, PoolKey
 from apps.capacity.health import BUCKETS, Bucket
-from apps.capacity.pooling import PoolSum, SumKey, UnitKey, UnitSum
+from apps.capacity.pooling import WEIGHED, PoolSum, SumKey, UnitKey, UnitSum
 from apps.capacity.promised import Promise, Promises
 from apps.capacity.rows import Amounts, PoolRow, Totals, UnitRow
 from apps.core.gpu import SharingMode, mode_sentence, model_label, rounded, unit_of
@@ -196,7 +197,8 @@ class Numbers:
         amounts = by.split(out, exact)
         return {str(bucket): amount for bucket, amount in zip(BUCKETS, amounts, strict=True) if amount}
 
-    def unit_rows(self) -> tuple[UnitRow, ...]:
+    @cached_property
+    def units(self) -> tuple[UnitRow, ...]:
         rows = []
         for key in sorted(self.kinds, key=lambda found: (found[1], found[0], found[2])):
             resource, profile, equivalents = key
@@ -241,9 +243,23 @@ def card_buckets(counts: Mapping[Bucket, int]) -> dict[str, int]:
     return {str(bucket): counts[bucket] for bucket in BUCKETS if counts.get(bucket)}
 
 
-def pool_rows(fleet: Fleet, promised: Promises) -> list[PoolRow]:
-    """Largest first within a cluster."""
-    rows = [_pool_row(fleet, key, pool, promised) for key, pool in fleet.sums.items()]
+MadeRows = dict[PoolKey, tuple[PoolSum, Promises, PoolRow]]
+"""Rows with what they were made of, in one language."""
+
+
+def pool_rows(fleet: Fleet, promised: Promises, *, made: MadeRows | None = None) -> list[PoolRow]:
+    """Largest first within a cluster. `made`: rows made before, kept where nothing they rest on was exchanged."""
+    before = {} if made is None else dict(made)
+    rows = []
+    if made is not None:
+        made.clear()
+    for key, pool in fleet.sums.items():
+        known = before.get(key)
+        if known is None or known[0] is not pool or known[1] is not promised:
+            known = (pool, promised, _pool_row(fleet, key, pool, promised))
+        if made is not None:
+            made[key] = known
+        rows.append(known[2])
     order = {cluster_id: place for place, cluster_id in enumerate(fleet.clusters)}
     return sorted(
         rows, key=lambda row: (order[row.cluster.pk], -row.physical_devices, row.model, row.sharing_mode)
@@ -280,7 +296,7 @@ def _pool_row(fleet: Fleet, key: tuple[int, str, str], pool: PoolSum, promised: 
         nominal=own.nominal,
         ceiling=own.ceiling,
         nodes=len(pool.nodes),
-        units=numbers.unit_rows(),
+        units=numbers.units,
         estimated=pool.estimated > 0,
         stranded=own.stranded,
         amounts=numbers.amounts,
@@ -296,8 +312,8 @@ def _pool_row(fleet: Fleet, key: tuple[int, str, str], pool: PoolSum, promised: 
 
 def totals(fleet: Fleet, promised: Promises) -> Totals:
     """Over all pools, from exact fractions. Held and free leave out the clusters whose pods were never read."""
-    every = _equivalents(fleet.sums.values(), lambda found: True)
-    of_read = _equivalents(fleet.sums.values(), lambda found: found.read > 0)
+    every = _equivalents(fleet.sums.values(), read=False)
+    of_read = _equivalents(fleet.sums.values(), read=True)
     with_cards = {key[0] for key in fleet.sums}
     unread = {cluster.pk for cluster in fleet.pods_missing}
     nobody_read = with_cards <= unread if with_cards else not fleet.clusters
@@ -320,7 +336,7 @@ def totals(fleet: Fleet, promised: Promises) -> Totals:
         nominal=said(promised.nominal),
         ceiling=said(promised.ceiling),
         pools=len(fleet.sums),
-        nodes=len({(key[0], uid) for key, pool in fleet.sums.items() for uid in pool.nodes}),
+        nodes=sum(bool(node.falls) for node in fleet.nodes),
         without_pods=_with_cards(fleet.pods_missing, with_cards),
         without_quota=_with_cards(fleet.quota_missing, with_cards),
         stranded=None if nobody_read else stranded,
@@ -329,14 +345,12 @@ def totals(fleet: Fleet, promised: Promises) -> Totals:
     )
 
 
-def _equivalents(pools: Iterable[PoolSum], counts: Callable[[UnitSum], bool]) -> dict[str, Fraction]:
-    names = ("allocatable", "held", "free", "stranded", "over")
-    found = dict.fromkeys(names, Fraction(0))
+def _equivalents(pools: Iterable[PoolSum], *, read: bool) -> dict[str, Fraction]:
+    """Sums in GPU-equivalents; `read`: only of units whose pods were read."""
+    found: dict[str, Fraction] = dict.fromkeys(WEIGHED, Fraction(0))
     for pool in pools:
-        for key, unit in pool.units.items():
-            if counts(unit):
-                for name in names:
-                    found[name] += Fraction(getattr(unit, name)) * key[2]
+        for name, amount in pool.weighed(read=read).items():
+            found[name] += amount
     return found
 
 

@@ -141,7 +141,7 @@ def promises(fleet: Fleet) -> Promises:
 def _targets(fleet: Fleet) -> Mapping[tuple[int, str, str], frozenset[tuple[PoolKey, UnitKey]]]:
     """What each (cluster, flavor, resource) reaches; flavor "" is every node."""
     found: dict[tuple[int, str, str], set[tuple[PoolKey, UnitKey]]] = defaultdict(set)
-    for node in fleet.nodes:
+    for node, _alike in fleet.alike():
         for pool, unit in node_units(node):
             for flavor in ("", *node.flavors):
                 found[node.cluster.pk, flavor, unit[0]].add((pool, unit))

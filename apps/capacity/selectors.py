@@ -6,14 +6,12 @@ cluster whose nodes were never read is named in `missing` and is in no number.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-from apps.capacity.facts import Fleet, load_fleet
-from apps.capacity.nodes import detail, node_row
-from apps.capacity.notes import notes
-from apps.capacity.pools import pool_rows, totals
-from apps.capacity.promised import promises
+from apps.capacity.facts import load_fleet
+from apps.capacity.nodes import NodeRows, detail
+from apps.capacity.reports import report_of, rows_of
 from apps.capacity.rows import CapacityReport, NodeDetail, NodeRow
 from apps.fleet.models import Cluster
 from apps.fleet.selectors import enabled_clusters
@@ -27,20 +25,20 @@ def capacity_report(
     *, now: datetime, clusters: Iterable[Cluster] | None = None, imported: bool = False
 ) -> CapacityReport:
     """Every pool of the clusters, their sums, and what needs a look. `imported`: see load_fleet."""
-    return _report(load_fleet(now=now, clusters=clusters, imported=imported))
+    return report_of(load_fleet(now=now, clusters=clusters, imported=imported))
 
 
-def node_rows(*, now: datetime, clusters: Iterable[Cluster] | None = None) -> list[NodeRow]:
-    """Every accelerator node, one row per model and sharing mode, by cluster and name."""
-    return _node_rows(load_fleet(now=now, clusters=clusters))
+def node_rows(*, now: datetime, clusters: Iterable[Cluster] | None = None) -> Sequence[NodeRow]:
+    """Every accelerator node, one row per model and sharing mode, by cluster and name; made when looked at."""
+    return rows_of(load_fleet(now=now, clusters=clusters))
 
 
 def capacity_and_nodes(
     *, now: datetime, clusters: Iterable[Cluster] | None = None
-) -> tuple[CapacityReport, list[NodeRow]]:
+) -> tuple[CapacityReport, NodeRows]:
     """Both from one read, so that they agree."""
     fleet = load_fleet(now=now, clusters=clusters)
-    return _report(fleet), _node_rows(fleet)
+    return report_of(fleet), rows_of(fleet)
 
 
 def node_detail(*, now: datetime, name: str, cluster: Cluster | None = None) -> NodeDetail | None:
@@ -52,19 +50,3 @@ def node_detail(*, now: datetime, name: str, cluster: Cluster | None = None) -> 
     home = next(found for found in candidates if found.pk == node.cluster_id)
     fresh = as_of(now=now, clusters=[home], sources=[Source.NODES, Source.PODS])
     return detail(now=now, cluster=home, node=node, fresh=fresh)
-
-
-def _report(fleet: Fleet) -> CapacityReport:
-    promised = promises(fleet)
-    pools = pool_rows(fleet, promised)
-    return CapacityReport(
-        pools=tuple(pools),
-        totals=totals(fleet, promised),
-        missing=fleet.missing,
-        notes=tuple(notes(fleet, promised, pools)),
-        as_of=fleet.as_of,
-    )
-
-
-def _node_rows(fleet: Fleet) -> list[NodeRow]:
-    return [node_row(node, index) for node in fleet.nodes for index in range(len(node.falls))]
