@@ -66,8 +66,22 @@ TERMS = (
         _("committed"),
         _("The nominal quota that is promised on a pool; may exceed what is usable."),
     ),
-    ("allocation ratio", _("allocation ratio"), _("Held units divided by allocatable units.")),
+    (
+        "allocation ratio",
+        _("allocation ratio"),
+        _("Nominal quota divided by what is allocatable; above 100 % more is promised than usable."),
+    ),
     ("pool", _("pool"), _("The cards of one model and one sharing mode in one cluster.")),
+    (
+        "topology",
+        _("topology"),
+        _("Which nodes are close together: racks and blocks, by Kueue's Topology or Volcano's HyperNodes."),
+    ),
+    (
+        "fragmentation",
+        _("fragmentation"),
+        _("The share of free cards on nodes that are not wholly free: no job of a whole node can take them."),
+    ),
     ("exclusive", _("whole cards"), _("One unit is one card.")),
     ("MIG", _("MIG instance"), _("A hardware slice of a card with its own memory.")),
     (

@@ -142,6 +142,10 @@ class DomainTable(PortalTable):
         return segments([("f-held", record.held), ("f-free", record.free)], scale=scale, label=label)
 
 
+def _quiet(text: str) -> SafeString:
+    return format_html('<span class="muted">{}</span>', text)
+
+
 class PlaceTable(PortalTable):
     caption = _("Nodes with accelerators: where they stand, and what connects them")
     file_name = "node-locality"
@@ -188,7 +192,7 @@ class PlaceTable(PortalTable):
         """Only cards that are known by name say where they are."""
         if record.numa:
             return ", ".join(f"{name}: {count}" for name, count in record.numa.items())
-        return gettext("several NUMA nodes") if record.numa_said else format_html("{}", show_value(None))
+        return gettext("several NUMA nodes") if record.numa_said else _quiet(gettext("not said"))
 
     def value_numa(self, record: PlaceRow) -> str:
         return "; ".join(f"{name}={count}" for name, count in record.numa.items()) or (
@@ -196,7 +200,7 @@ class PlaceTable(PortalTable):
         )
 
     def render_pcie(self, value: tuple[str, ...]) -> str | SafeString:
-        return number_text(len(value)) if value else show_value(None)
+        return number_text(len(value)) if value else _quiet(gettext("not said"))
 
     def value_pcie(self, record: PlaceRow) -> str:
         return "; ".join(record.pcie)
