@@ -125,6 +125,7 @@ def node_object(node: dict[str, Any], *, before: bool = False) -> dict[str, Any]
             "creationTimestamp": "2026-11-01T00:00:00Z",
             "labels": {"kubernetes.io/hostname": node["name"], **node.get("labels", {})},
             "annotations": {"node.alpha.kubernetes.io/ttl": "0", **node.get("annotations", {})},
+            **({"deletionTimestamp": "2026-12-02T03:00:00Z"} if node.get("deleting") else {}),
         },
         "spec": {
             "taints": [{"key": k, "value": v, "effect": e} for k, v, e in node.get("taints", ())],

@@ -68,6 +68,7 @@ def laid(node: dict[str, Any]) -> tuple[list[Fall], list[str]]:
         tuple(found["spec"]["taints"]),
         conditions,
         found["spec"]["unschedulable"],
+        "deletionTimestamp" in found["metadata"],
     )
     verdict = node_verdict(health)
     return [fall(group, verdict) for group in groups], codes
@@ -252,6 +253,7 @@ def test_what_pods_hold_by_hand(collected: tuple[CapacityReport, list[NodeRow]])
         held = ALL[row.node].get("held", {})
         for unit in row.units:
             expected = held.get(unit.resource, [0, unit.allocatable])
+            assert unit.stranded == ALL[row.node].get("stranded_units", 0), row.node
             assert [unit.held_bound, unit.free] == [Decimal(amount) for amount in expected], row.node
         assert row.over_held == ALL[row.node].get("over_held", 0), row.node
 
@@ -260,8 +262,9 @@ def test_nodes_without_cards_are_noted(collected: tuple[CapacityReport, list[Nod
     report, _rows = collected
     noted = {(note.code, name) for note in report.notes for name in note.objects}
     for name, node in ALL.items():
-        for code in (*node.get("codes", ()), *node.get("node_codes", ())):
-            assert (code, name) in noted
+        about = [(code, name) for code in (*node.get("codes", ()), *node.get("node_codes", ()))]
+        about += [(code, subject) for code, subject in node.get("notes", ())]
+        assert set(about) <= noted, name
 
 
 def test_every_pool_and_the_totals_by_hand(collected: tuple[CapacityReport, list[NodeRow]]) -> None:
