@@ -12,7 +12,7 @@ from simcluster.testing import Running
 from .plant import INTERVAL, Plant, happens
 
 pytestmark = [pytest.mark.pipeline, pytest.mark.xdist_group("pipeline"), pytest.mark.timeout(240)]
-SOURCES = ["nodes", "pods", "events", "kueue", "volcano", "dcgm"]
+SOURCES = ["nodes", "pods", "events", "kueue", "volcano", "devices", "dcgm"]
 KUBERNETES = SOURCES[:-1]
 LIVE = {
     "observations_node": ["Node"],
@@ -45,7 +45,9 @@ def test_every_source_reaches_its_tables(collected: Plant, sim: Running) -> None
         "SELECT kind, count(*) AS n FROM observations_clusterobject WHERE gone_at IS NULL GROUP BY kind"
     )
     counts = {row["kind"]: row["n"] for row in held}
-    for kind in ("ClusterQueue", "Cohort", "LocalQueue", "ResourceFlavor", "AdmissionCheck", "VolcanoQueue"):
+    kueue = ("ClusterQueue", "Cohort", "LocalQueue", "ResourceFlavor", "AdmissionCheck", "Topology")
+    devices = ("DeviceClass", "ResourceSlice", "ResourceClaim", "ClusterPolicy")
+    for kind in (*kueue, *devices, "VolcanoQueue", "HyperNode"):
         assert counts[kind] == sim.store.count(kind), kind
     assert collected.number("SELECT count(*) FROM observations_event") >= sim.store.count("Event") > 0
     assert collected.number("SELECT count(DISTINCT device) FROM observations_devicesample") > 100
