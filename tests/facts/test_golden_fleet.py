@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
@@ -200,7 +201,7 @@ def test_claims_that_hold_in_other_ways() -> None:
 
 
 @pytest.fixture
-def collected(db: None) -> tuple[CapacityReport, list[NodeRow]]:
+def collected(db: None) -> tuple[CapacityReport, Sequence[NodeRow]]:
     collected_fleet()
     return capacity_and_nodes(now=AT)
 
@@ -231,7 +232,7 @@ def expected_row(group: Wanted) -> Shown:
     )  # fmt: skip
 
 
-def test_every_node_as_it_is_shown(collected: tuple[CapacityReport, list[NodeRow]]) -> None:
+def test_every_node_as_it_is_shown(collected: tuple[CapacityReport, Sequence[NodeRow]]) -> None:
     _report, rows = collected
     by_node: dict[str, list[NodeRow]] = {}
     for row in rows:
@@ -247,7 +248,7 @@ def test_every_node_as_it_is_shown(collected: tuple[CapacityReport, list[NodeRow
             assert {code_text(code) for code in group.codes} <= set(row.notes), name
 
 
-def test_what_pods_hold_by_hand(collected: tuple[CapacityReport, list[NodeRow]]) -> None:
+def test_what_pods_hold_by_hand(collected: tuple[CapacityReport, Sequence[NodeRow]]) -> None:
     _report, rows = collected
     for row in rows:
         held = ALL[row.node].get("held", {})
@@ -258,7 +259,7 @@ def test_what_pods_hold_by_hand(collected: tuple[CapacityReport, list[NodeRow]])
         assert row.over_held == ALL[row.node].get("over_held", 0), row.node
 
 
-def test_nodes_without_cards_are_noted(collected: tuple[CapacityReport, list[NodeRow]]) -> None:
+def test_nodes_without_cards_are_noted(collected: tuple[CapacityReport, Sequence[NodeRow]]) -> None:
     report, _rows = collected
     noted = {(note.code, name) for note in report.notes for name in note.objects}
     for name, node in ALL.items():
@@ -267,7 +268,7 @@ def test_nodes_without_cards_are_noted(collected: tuple[CapacityReport, list[Nod
         assert set(about) <= noted, name
 
 
-def test_every_pool_and_the_totals_by_hand(collected: tuple[CapacityReport, list[NodeRow]]) -> None:
+def test_every_pool_and_the_totals_by_hand(collected: tuple[CapacityReport, Sequence[NodeRow]]) -> None:
     report, _rows = collected
     found = {
         f"{pool.model}|{pool.sharing_mode}": (
