@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from apps.api.base import ListView, Reading
@@ -26,6 +27,49 @@ class BucketsField(serializers.DictField):
     child = serializers.IntegerField()
 
 
+class AmountsSerializer(serializers.Serializer):  # type: ignore[type-arg]
+    """A row's numbers in one measure, whose `unit` is named ("byte" of framebuffer for memory). held + free +
+    stranded = allocatable. Null: not known, or not to be said in this measure: units of several kinds are not added
+    up, memory of time slices is not divided."""
+
+    unit = Text()
+    physical = DecimalText(allow_null=True)
+    allocatable = DecimalText(allow_null=True)
+    held_bound = DecimalText(allow_null=True)
+    free = DecimalText(allow_null=True)
+    stranded = DecimalText(allow_null=True)
+    held_reserved = DecimalText(allow_null=True)
+    held_admitted = DecimalText(allow_null=True)
+    nominal = DecimalText(allow_null=True)
+    ceiling = DecimalText(allow_null=True)
+    guarantee = DecimalText(allow_null=True)
+    deserved = DecimalText(allow_null=True)
+    capability = DecimalText(allow_null=True)
+
+
+class MeasuresSerializer(serializers.Serializer):  # type: ignore[type-arg]
+    """The same row as units of its one kind, as GPU-equivalents and as memory."""
+
+    units = AmountsSerializer(read_only=True)
+    equivalents = AmountsSerializer(read_only=True)
+    memory = AmountsSerializer(read_only=True)
+
+
+@extend_schema_field(
+    {
+        "type": "object",
+        "properties": {"compute": {"type": "integer"}, "memory": {"type": "integer"}},
+        "required": ["compute", "memory"],
+    }
+)
+class SlicesField(serializers.Field):  # type: ignore[type-arg]
+    """MIG slices of the row's cards that no instance covers: part of the physical cards, in no unit."""
+
+    def to_representation(self, value: tuple[int, int]) -> dict[str, int]:
+        compute, memory = value
+        return {"compute": compute, "memory": memory}
+
+
 class UnitSerializer(serializers.Serializer):  # type: ignore[type-arg]
     """One schedulable resource of a pool or node, in its own units. `held_bound` and `free` null: pods were never
     read; `held_reserved`, `nominal` and `ceiling` null: not said (a node's never are: queues promise pools)."""
@@ -38,16 +82,25 @@ class UnitSerializer(serializers.Serializer):  # type: ignore[type-arg]
     held_bound = DecimalText(allow_null=True)
     held_reserved = DecimalText(allow_null=True)
     free = DecimalText(allow_null=True)
+    stranded = DecimalText(allow_null=True)
+    over_held = DecimalText(allow_null=True)
+    held_admitted = DecimalText(allow_null=True)
     nominal = DecimalText(allow_null=True)
     ceiling = DecimalText(allow_null=True)
+    guarantee = DecimalText(allow_null=True)
+    deserved = DecimalText(allow_null=True)
+    capability = DecimalText(allow_null=True)
     gpu_equivalents_per_unit = DecimalText(source="equivalents")
     memory_bytes_per_unit = serializers.IntegerField(source="memory_bytes", read_only=True, allow_null=True)
 
 
 class PoolSerializer(serializers.Serializer):  # type: ignore[type-arg]
     """`*_devices` and `device_buckets` count whole cards and add up to `physical_devices`; the other numbers are in
-    `unit`. `held_bound`: by pods on nodes; `held_reserved`: by quota reservations; null: not collected (of
-    `held_reserved` also: it lies in flavors over several pools, of which none can claim it)."""
+    `unit`. `held_bound`: by pods on nodes, `over_held` what of it lies on units out of use; `stranded`: not held, but
+    the node has no CPU, memory or room for a pod left; `held_reserved`: by quota reservations, `held_admitted` the
+    part of it whose checks have passed; `guarantee`, `deserved`, `capability`: Volcano's. Null: not collected, or
+    not said (of `held_reserved` also: it lies in flavors over several pools, of which none can claim it).
+    `mode_sentence` says what a unit is and is not; `amounts` the same in each measure."""
 
     cluster = Text(source="cluster.slug")
     vendor = Text()
@@ -64,10 +117,19 @@ class PoolSerializer(serializers.Serializer):  # type: ignore[type-arg]
     held_bound = DecimalText(allow_null=True)
     held_reserved = DecimalText(allow_null=True)
     free = DecimalText(allow_null=True)
+    stranded = DecimalText(allow_null=True)
+    over_held = DecimalText(allow_null=True)
+    held_admitted = DecimalText(allow_null=True)
     nominal = DecimalText(allow_null=True)
     ceiling = DecimalText(allow_null=True)
+    guarantee = DecimalText(allow_null=True)
+    deserved = DecimalText(allow_null=True)
+    capability = DecimalText(allow_null=True)
     allocation_ratio = DecimalText(allow_null=True)
     is_estimated = serializers.BooleanField(source="estimated", read_only=True)
+    mode_sentence = Text()
+    uncovered_slices = SlicesField(source="stranded_slices", read_only=True)
+    amounts = MeasuresSerializer(read_only=True)
     units = UnitSerializer(many=True, read_only=True)
 
 
@@ -86,6 +148,9 @@ class CapacityTotalsSerializer(serializers.Serializer):  # type: ignore[type-arg
     held_bound_gpu_equivalents = DecimalText(source="held_bound", allow_null=True)
     held_reserved_gpu_equivalents = DecimalText(source="held_reserved", allow_null=True)
     free_gpu_equivalents = DecimalText(source="free", allow_null=True)
+    stranded_gpu_equivalents = DecimalText(source="stranded", allow_null=True)
+    over_held_gpu_equivalents = DecimalText(source="over_held", allow_null=True)
+    held_admitted_gpu_equivalents = DecimalText(source="held_admitted", allow_null=True)
     nominal_gpu_equivalents = DecimalText(source="nominal", allow_null=True)
     ceiling_gpu_equivalents = DecimalText(source="ceiling", allow_null=True)
     without_pods = serializers.SerializerMethodField(help_text="Clusters whose pods were never read.")

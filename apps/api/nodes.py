@@ -9,7 +9,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from apps.api.base import DetailView, ListView, Reading
-from apps.api.capacity import BucketsField, UnitSerializer
+from apps.api.capacity import BucketsField, MeasuresSerializer, SlicesField, UnitSerializer
 from apps.api.fields import Amounts, DecimalText, Instant, Text
 from apps.api.pagination import Key, Page, page_of_rows
 from apps.api.quotas import team_slugs
@@ -17,6 +17,7 @@ from apps.api.schema import documented
 from apps.capacity.filters import NodeForm
 from apps.capacity.rows import NodeDetail, NodePod, NodeRow
 from apps.capacity.selectors import node_detail, node_rows
+from apps.capacity.stack_selectors import node_stack
 from apps.observations.models import Source
 from apps.usage.devices import device_rows, without_others
 
@@ -33,8 +34,10 @@ class ReasonSerializer(serializers.Serializer):  # type: ignore[type-arg]
 
 
 class NodeSerializer(serializers.Serializer):  # type: ignore[type-arg]
-    """`*_devices` and `device_buckets` count whole cards; the other numbers are in `unit`. `held_bound` and `free`
-    are null where pods were never read."""
+    """`*_devices` and `device_buckets` count whole cards; the other numbers are in `unit`. `held_bound`, `free` and
+    `stranded` are null where pods were never read. `origin`: "plugin" or "dra", who advertises the cards;
+    `capacity_type`: "spot", "on-demand", "reserved", "" where no label says; `mode_sentence`, `amounts`,
+    `uncovered_slices`: as for a pool; `notes`: what is odd about the node."""
 
     cluster = Text(source="cluster.slug")
     name = Text(source="node")
@@ -51,7 +54,15 @@ class NodeSerializer(serializers.Serializer):  # type: ignore[type-arg]
     allocatable = DecimalText()
     held_bound = DecimalText(allow_null=True)
     free = DecimalText(allow_null=True)
+    stranded = DecimalText(allow_null=True)
+    over_held = DecimalText(allow_null=True)
     is_estimated = serializers.BooleanField(source="estimated", read_only=True)
+    origin = Text()
+    capacity_type = Text()
+    mode_sentence = Text()
+    uncovered_slices = SlicesField(source="stranded_slices", read_only=True)
+    amounts = MeasuresSerializer(read_only=True)
+    notes = serializers.ListField(child=Text(), read_only=True)
     units = UnitSerializer(many=True, read_only=True)
     reasons = ReasonSerializer(many=True, read_only=True)
     flavors = serializers.ListField(child=Text(), read_only=True)
@@ -93,6 +104,14 @@ class DeviceSerializer(serializers.Serializer):  # type: ignore[type-arg]
     sampled_at = Instant()
 
 
+class SoftwareSerializer(serializers.Serializer):  # type: ignore[type-arg]
+    """One component of a node, named as in /stack/; `said_by`: "label", "node", "dra" or "telemetry"."""
+
+    component = Text()
+    version = Text()
+    said_by = Text(source="source")
+
+
 class NodeDetailSerializer(serializers.Serializer):  # type: ignore[type-arg]
     """`pods`: those of the reader's teams; `pods_of_others` counts the rest, null where pods were never read."""
 
@@ -102,9 +121,18 @@ class NodeDetailSerializer(serializers.Serializer):  # type: ignore[type-arg]
     labels = serializers.DictField(source="node.labels", child=Text(), read_only=True)
     is_unschedulable = serializers.BooleanField(source="node.unschedulable", read_only=True)
     rows = NodeSerializer(many=True, read_only=True)
+    software = serializers.SerializerMethodField()
     devices = serializers.SerializerMethodField()
     pods = serializers.SerializerMethodField()
     pods_of_others = serializers.SerializerMethodField()
+
+    @extend_schema_field(SoftwareSerializer(many=True))
+    def get_software(self, detail: NodeDetail) -> list[dict[str, Any]]:
+        now = self.context["reading"].now
+        versions, _operators = node_stack(now=now, cluster=detail.cluster, node=detail.node)
+        known = [row for row in versions if row.version is not None]
+        found: list[dict[str, Any]] = SoftwareSerializer(known, many=True).data  # type: ignore[assignment]
+        return found
 
     @extend_schema_field(DeviceSerializer(many=True))
     def get_devices(self, detail: NodeDetail) -> list[dict[str, Any]]:

@@ -29,7 +29,7 @@ def stacked(world: World) -> World:
     third.pk, third.uid, third.name = None, "uid-gpu-3", "gpu-3"
     third.labels = {k: v for k, v in first.labels.items() if k not in (DRIVER, CUDA)}
     third.save()
-    versions = {"driverVersion": "570.124.6", "cudaDriverVersion": "12.8.0"}
+    versions: dict[str, Any] = {"driverVersion": "570.124.6", "cudaDriverVersion": "12.8.0"}
     resource_slice(world, "gpu-3-slice", node="gpu-3", devices=[device("gpu-0", **versions)])
     policy = {"components": {"toolkit": "v1.20.0"}}
     cluster_object(world, "ClusterPolicy", "cluster-policy", spec=policy, status={"state": "notReady"})

@@ -15,7 +15,7 @@ from apps.api.tests.world import ROLES, World, quarantine, usage_hour, workload
 from apps.chargeback.models import Rate
 from apps.core.windows import HOUR, floor_hour
 from apps.fleet.models import TeamBinding
-from apps.observations.models import ClusterObject, Outcome, Source, SourceState
+from apps.observations.models import ClusterObject, Node, Outcome, Source, SourceState
 from apps.usage.models import UsageHour
 
 V1 = "/api/v1"
@@ -24,6 +24,7 @@ LISTS = [
     "teams",
     "capacity",
     "nodes",
+    "stack",
     "devices",
     "topology",
     "topology/nodes",
@@ -457,3 +458,41 @@ def test_the_number_of_queries_does_not_grow_with_the_rows(
         client.get(f"{V1}/{route}/")
     assert len(many) == len(few), [query["sql"][:200] for query in many]
     assert len(many) <= 40
+
+
+def test_rows_are_told_in_every_measure(world: World) -> None:
+    labels = {"nvidia.com/gpu.memory": "81920", "karpenter.sh/capacity-type": "spot"}
+    for node in Node.objects.filter(name="gpu-1"):
+        node.labels |= labels
+        node.save()
+    row = results(world, "viewer", "nodes/")[0]
+    assert (row["capacity_type"], row["origin"], row["stranded"]) == ("spot", "plugin", "0")
+    assert row["uncovered_slices"] == {"compute": 0, "memory": 0}
+    assert row["mode_sentence"]
+    told = {
+        name: (found["unit"], found["physical"], found["held_bound"])
+        for name, found in row["amounts"].items()
+    }
+    assert told == {
+        "units": ("card", "8", "4"),
+        "equivalents": ("gpu_equivalent", "8", "4"),
+        "memory": ("byte", str(8 * 80 * 2**30), str(4 * 80 * 2**30)),
+    }
+    pool = results(world, "viewer", "capacity/")[0]
+    assert pool["amounts"]["equivalents"]["nominal"] == pool["nominal"] == "16"
+    assert (pool["guarantee"], pool["held_admitted"] is None) == (
+        None,
+        pool["amounts"]["units"]["held_admitted"] is None,
+    )
+
+
+def test_a_node_names_its_software(world: World) -> None:
+    Node.objects.filter(name="gpu-1").update(info={"kubelet": "v1.32.4", "kernel": "6.8.0"})
+    found = get(world, "viewer", "nodes/east/gpu-1/")["result"]["software"]
+    assert found == [
+        {"component": "kernel", "version": "6.8.0", "said_by": "node"},
+        {"component": "kubelet", "version": "v1.32.4", "said_by": "node"},
+    ]
+    rows = {row["component"]: row for row in results(world, "guest", "stack/") if row["version"]}
+    assert rows["kubelet"]["nodes"] == ["gpu-1"]
+    assert (rows["kubelet"]["of_nodes"], rows["kubelet"]["outliers"]) == (2, [])
