@@ -32,13 +32,15 @@ Path = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Cards:
-    """Whole cards of one pool on one node. `free` (and `held`) None: the pods of the cluster were never read."""
+    """Whole cards of one pool on one node. `stranded`: neither held nor to be had, since the node has no room for
+    another pod. `free`, `held`, `stranded` None: the pods of the cluster were never read."""
 
     node: str
     physical: int
     allocatable: int
     held: int | None
     free: int | None
+    stranded: int | None = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,7 @@ class Sum:
     allocatable: int = 0
     held: int | None = 0
     free: int | None = 0
+    stranded: int | None = 0
     broken: int | None = 0
     largest_node: int | None = 0
     free_by_node: list[int] = field(default_factory=list)
@@ -92,10 +95,11 @@ class Sum:
         self.physical += cards.physical
         self.allocatable += cards.allocatable
         if cards.free is None or cards.held is None or self.free is None:
-            self.held = self.free = self.broken = self.largest_node = None
+            self.held = self.free = self.stranded = self.broken = self.largest_node = None
             return
         self.held = (self.held or 0) + cards.held
         self.free += cards.free
+        self.stranded = (self.stranded or 0) + (cards.stranded or 0)
         self.broken = (self.broken or 0) + (cards.free if cards.free < cards.physical else 0)
         self.largest_node = max(self.largest_node or 0, cards.free)
         self.free_by_node.append(cards.free)

@@ -129,6 +129,7 @@ def _cards(node: NodeState, index: int) -> Cards:
         allocatable=int(sum(unit.allocatable for unit in item.units)),
         held=None if shares is None else int(sum(share.held for share in shares)),
         free=None if shares is None else int(sum(share.free for share in shares)),
+        stranded=None if shares is None else int(sum(share.stranded for share in shares)),
     )
 
 
@@ -205,6 +206,7 @@ def _fit_row(pool: _Pool, scope: str, layout: Layout | None, level: int, pod: in
         allocatable=whole.allocatable,
         held=whole.held,
         free=whole.free,
+        stranded=whole.stranded,
         broken=whole.broken,
         largest_free=None if whole.free is None else max((part.free or 0 for part in parts), default=0),
         fits={size: jobs(parts, size, pod) for size in JOB_SIZES},
@@ -224,6 +226,7 @@ def _unknown_row(pool: _Pool, scope: str) -> FitRow:
         allocatable=whole.allocatable,
         held=whole.held,
         free=whole.free,
+        stranded=whole.stranded,
         broken=whole.broken,
         largest_free=None,
         fits=dict.fromkeys(JOB_SIZES),
@@ -260,6 +263,7 @@ def _domain_row(pool: _Pool, layout: Layout, level: int, path: Path | None, part
         allocatable=part.allocatable,
         held=part.held,
         free=part.free,
+        stranded=part.stranded,
         broken=part.broken,
         largest_free_node=part.largest_node,
         fits={size: part.jobs(size, pod) if path else _apart(part, size, pod) for size in JOB_SIZES},

@@ -25,7 +25,7 @@ class FitRow:
     """How many jobs of k cards a pool has room for now, each inside one `scope`, by one layout (`kind`, `topology`,
     `level`; "" for "node"). `domains`: how many places of this scope hold cards of the pool, nodes in none of them
     counted one by one; `largest_free`: free cards in the best of them; `broken`: free cards on nodes that are not
-    wholly free. `known` False: nothing says what a rack or block is here."""
+    wholly free. `known` False: nothing says what a rack or block is here. held + free + stranded = allocatable."""
 
     cluster: Cluster
     model: str
@@ -41,6 +41,7 @@ class FitRow:
     allocatable: int
     held: int | None
     free: int | None
+    stranded: int | None
     broken: int | None
     largest_free: int | None
     fits: Mapping[int, int | None]
@@ -80,6 +81,7 @@ class DomainRow:
     allocatable: int
     held: int | None
     free: int | None
+    stranded: int | None
     broken: int | None
     largest_free_node: int | None
     fits: Mapping[int, int | None]

@@ -104,6 +104,7 @@ class DomainTable(PortalTable):
     nodes = NumberColumn(verbose_name=_("Nodes"), hide_small=True)
     allocatable = NumberColumn(verbose_name=_("Allocatable"), hide_small=True)
     held = NumberColumn(verbose_name=_("Held"))
+    stranded = NumberColumn(verbose_name=_("Stranded"), visible=False)
     free = NumberColumn(verbose_name=_("Free"))
     largest_free_node = NumberColumn(verbose_name=_("Largest on one node"))
     fit_8 = JobsColumn(8, visible=False)
@@ -139,7 +140,8 @@ class DomainTable(PortalTable):
             "total": number_text(record.allocatable),
         }
         scale = max(record.allocatable, record.held, 1)
-        return segments([("f-held", record.held), ("f-free", record.free)], scale=scale, label=label)
+        parts = [("f-held", record.held), ("f-stranded", record.stranded or 0), ("f-free", record.free)]
+        return segments(parts, scale=scale, label=label)
 
 
 def _quiet(text: str) -> SafeString:

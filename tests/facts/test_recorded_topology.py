@@ -190,6 +190,15 @@ def test_hypernodes_are_levels_too(cluster: Cluster) -> None:
     assert not fits(A100, "on-demand")["rack"].known
 
 
+def test_cards_on_a_node_without_room_for_a_pod_fit_no_job(cluster: Cluster) -> None:
+    Node.objects.filter(name="h100-06").update(
+        allocatable={**Node.objects.get(name="h100-06").allocatable, "cpu": "500m"}
+    )
+    row = fits(H100, "on-demand")["node"]  # its four free cards are stranded: 2 and 3 are left
+    assert (row.allocatable, row.held, row.free, row.stranded) == (35, 26, 5, 4)
+    assert numbers(row) == [5, 2, 0, 0, 0, 0, 0]
+
+
 def test_pods_of_whole_nodes_need_whole_nodes(cluster: Cluster) -> None:
     # In pods of 4: h100-06 only; two cards are one pod of two: 1 + 2 + 1
     assert numbers(fits(H100, "on-demand", pod=4)["block"]) == [9, 4, 1, 0, 0, 0, 0]
@@ -217,7 +226,7 @@ def test_domains_of_a_level_add_up_to_the_pool(cluster: Cluster) -> None:
         assert rows
         for level in {(row.kind, row.level) for row in rows}:
             parts = [row for row in rows if (row.kind, row.level) == level]
-            for name in ("nodes", "allocatable", "held", "free", "broken"):
+            for name in ("nodes", "allocatable", "held", "free", "stranded", "broken"):
                 assert sum(getattr(part, name) for part in parts) == getattr(whole, name), (pool, level, name)
 
 

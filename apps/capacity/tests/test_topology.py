@@ -254,8 +254,9 @@ def fleets(draw: st.DrawFn) -> tuple[list[Cards], Layout]:
         physical = draw(st.sampled_from((1, 2, 4, 8)))
         allocatable = draw(st.integers(0, physical))
         held = draw(st.integers(0, allocatable))
+        stranded = draw(st.sampled_from((0, allocatable - held)))
         name = f"n{index}"
-        cards.append(Cards(name, physical, allocatable, held, allocatable - held))
+        cards.append(Cards(name, physical, allocatable, held, allocatable - held - stranded, stranded))
         place = {BLOCK: draw(st.sampled_from(("A", "B", ""))), RACK: draw(st.sampled_from(("1", "2", "")))}
         labels[name] = {key: value for key, value in place.items() if value}
     if draw(st.booleans()):
@@ -281,8 +282,9 @@ def test_domains_of_a_level_add_up_to_the_pool(fleet: tuple[list[Cards], Layout]
     whole = total(cards)
     for level in range(len(layout.levels)):
         parts = list(domains(cards, layout, level).values())
-        for name in ("nodes", "physical", "allocatable", "held", "free", "broken"):
+        for name in ("nodes", "physical", "allocatable", "held", "free", "stranded", "broken"):
             assert sum(getattr(part, name) for part in parts) == getattr(whole, name), name
+        assert (whole.held or 0) + (whole.free or 0) + (whole.stranded or 0) == whole.allocatable
         assert max(part.largest_node or 0 for part in parts) == whole.largest_node
         assert jobs(parts, 1, pod) == whole.free
 
