@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
+from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from apps.capacity.health import BUCKETS, Bucket
@@ -232,6 +233,7 @@ def _rank(group: Group, seen: Sighting) -> int | None:
     return 5 if group.mode is SharingMode.VGPU or (monitor and not monitor.has_devices) else None
 
 
+@lru_cache(maxsize=1024)
 def plain_model(name: str) -> str:
     """A model's name as labels and exporters both could write it."""
     letters = "".join(letter for letter in name.lower() if letter.isalnum())

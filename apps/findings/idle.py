@@ -1,7 +1,7 @@
 """Findings about cards that are held and do nothing, and about cards that only one side knows.
 
 Idleness concerns whoever holds the card: a reader restricted to teams is told of their own pods' cards, others of all.
-Coverage concerns platform admins."""
+Coverage concerns platform admins. Both are told at most `keeping.KEEP` late."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from datetime import datetime
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext, ngettext_lazy
 
-from apps.capacity.carding import Holder
-from apps.capacity.cards import CardRow, idle_cards
+from apps.capacity.cards import CardRow, InstanceRow, idle_cards
 from apps.capacity.coverage import ClusterCoverage, coverage
-from apps.capacity.idle import WINDOW, Idle
+from apps.capacity.idle import WINDOW
+from apps.findings.keeping import Kept
 from apps.findings.rows import Finding, Severity, Target, duration, some_names
 from apps.fleet.models import Cluster
 
@@ -33,42 +33,63 @@ _TEXTS = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A card or an instance of one that is held and does nothing, and the teams of its pods."""
+
+    since: datetime
+    memory_held: bool
+    teams: frozenset[int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Card:
+    node: str
+    parts: tuple[_Part, ...]
+
+
 @dataclass(slots=True)
 class _Tally:
     cards: int = 0
     nodes: set[str] = field(default_factory=set)
     since: datetime | None = None
 
-    def add(self, row: CardRow, idles: Collection[Idle]) -> None:
+    def add(self, node: str, parts: Collection[_Part]) -> None:
         self.cards += 1
-        self.nodes.add(row.node)
-        began = min(idle.since for idle in idles)
+        self.nodes.add(node)
+        began = min(part.since for part in parts)
         self.since = min(self.since or began, began)
+
+
+def _idle_cards(now: datetime, cluster: Cluster) -> list[_Card]:
+    return [_Card(row.node, tuple(_parts(row))) for row in idle_cards(now=now, clusters=[cluster])]
+
+
+def _parts(row: CardRow) -> Iterator[_Part]:
+    parts: list[CardRow | InstanceRow] = [row, *row.instances]
+    for found in parts:
+        if found.idle is not None:
+            teams = frozenset(holder.team_id for holder in found.holders)
+            yield _Part(found.idle.since, found.idle.memory_held, teams)
+
+
+_kept_idle = Kept(_idle_cards)
+_kept_coverage = Kept(lambda now, cluster: coverage(now=now, clusters=[cluster]))
 
 
 def idle_findings(
     *, now: datetime, clusters: Collection[Cluster], team_ids: Collection[int] | None
 ) -> Iterator[Finding]:
-    """Per cluster: cards held idle, and those of them with memory taken, each card in one of the two."""
-    tallies: dict[tuple[int, str], _Tally] = {}
-    for row in idle_cards(now=now, clusters=clusters):
-        if mine := _concerning(row, team_ids):
-            code = "memory_without_compute" if any(idle.memory_held for idle in mine) else "held_idle"
-            tallies.setdefault((row.cluster.pk, code), _Tally()).add(row, mine)
-    by_id = {cluster.pk: cluster for cluster in clusters}
-    for (cluster_id, code), tally in tallies.items():
-        yield _idle(by_id[cluster_id], code, tally)
-
-
-def _concerning(row: CardRow, team_ids: Collection[int] | None) -> list[Idle]:
-    """The evidence about what pods of these teams hold on the card."""
-    parts: list[tuple[Idle | None, tuple[Holder, ...]]] = [(row.idle, row.holders)]
-    parts += [(instance.idle, instance.holders) for instance in row.instances]
-    return [
-        idle
-        for idle, holders in parts
-        if idle is not None and (team_ids is None or any(holder.team_id in team_ids for holder in holders))
-    ]
+    """Per cluster: cards held idle, and those with memory taken all the time; each card in one of the two."""
+    for cluster in clusters:
+        tallies: dict[str, _Tally] = {}
+        for card in _kept_idle.of(now, cluster):
+            mine = [part for part in card.parts if team_ids is None or not part.teams.isdisjoint(team_ids)]
+            if mine:
+                code = "memory_without_compute" if any(part.memory_held for part in mine) else "held_idle"
+                tallies.setdefault(code, _Tally()).add(card.node, mine)
+        for code in sorted(tallies):
+            yield _idle(cluster, code, tallies[code])
 
 
 def _idle(cluster: Cluster, code: str, tally: _Tally) -> Finding:
@@ -86,11 +107,12 @@ def _idle(cluster: Cluster, code: str, tally: _Tally) -> Finding:
 
 def coverage_findings(*, now: datetime, clusters: Collection[Cluster]) -> Iterator[Finding]:
     """Per cluster: cards that only telemetry sees, and cards that it does not see."""
-    for found in coverage(now=now, clusters=clusters):
-        if found.beyond:
-            yield _beyond(found)
-        if found.unseen:
-            yield _unseen(found)
+    for cluster in clusters:
+        for found in _kept_coverage.of(now, cluster):
+            if found.beyond:
+                yield _beyond(found)
+            if found.unseen:
+                yield _unseen(found)
 
 
 def _beyond(found: ClusterCoverage) -> Finding:

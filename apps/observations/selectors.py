@@ -360,7 +360,9 @@ def newest_samples(
 
 
 def _decoded(shares: Any) -> list[Mapping[str, Any]]:
-    """Django hands jsonb of a raw query out as text."""
+    """Django hands jsonb of a raw query out as text; most devices are not shared."""
+    if shares == "[]":
+        return []
     found: list[Mapping[str, Any]] = json.loads(shares) if isinstance(shares, str) else shares
     return found
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ from apps.accounts.models import Team
 from apps.admissions.tests.builders import T0, bind, local_queue, make_cluster, make_team
 from apps.capacity.tests.test_cards import node, pod, read, sample
 from apps.findings.idle import coverage_findings, idle_findings
+from apps.findings.keeping import Kept
 from apps.findings.rows import Finding
 from apps.findings.selectors import findings
 from apps.fleet.models import Cluster
@@ -119,3 +120,17 @@ def test_cards_that_only_one_side_knows(cluster: Cluster) -> None:
     ]
     red = list(Team.objects.filter(slug="red").values_list("pk", flat=True))
     assert not any("coverage" in key for key in keys(findings(now=T0, clusters=[cluster], team_ids=red)))
+
+
+def test_the_web_process_tells_the_same_for_some_minutes(cluster: Cluster, settings: Any) -> None:
+    asked: list[datetime] = []
+
+    def make(now: datetime, _cluster: Cluster) -> int:
+        asked.append(now)
+        return len(asked)
+
+    kept = Kept(make)
+    times = [T0, T0 + timedelta(minutes=4), T0 + timedelta(minutes=5), T0]
+    assert [kept.of(at, cluster) for at in times] == [1, 2, 3, 4]
+    settings.CAPACITY_MEMORY = True
+    assert [kept.of(at, cluster) for at in times] == [5, 5, 6, 7]
