@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from apps.core.gpu import SharingMode
 from apps.fleet.inventory import Group, node_inventory, shape
+from apps.fleet.registry import registry
 
 H100, A40 = "NVIDIA-H100-80GB-HBM3", "NVIDIA-A100-SXM4-40GB"
 PRODUCTS = [
@@ -48,8 +49,13 @@ RESOURCES = [
     "aws.amazon.com/neuroncore",
     "volcano.sh/vgpu-number",
     "huawei.com/Ascend910",
+    "huawei.com/Ascend310P-2c",
+    "hygon.com/dcunum",
+    "hygon.com/dcu",
+    "hygon.com/dcu-share-30c-16g",
     "cpu",
 ]
+ANNOTATIONS = sorted(registry().annotations)
 amounts = st.integers(0, 70).map(str)
 resources = st.dictionaries(st.sampled_from(RESOURCES), amounts, max_size=4)
 
@@ -76,7 +82,7 @@ def labels(draw: st.DrawFn) -> dict[str, str]:
 
 @st.composite
 def nodes(draw: st.DrawFn) -> dict[str, Any]:
-    register = draw(st.sampled_from(["hami.io/node-nvidia-register", "volcano.sh/node-vgpu-register"]))
+    register = draw(st.sampled_from(ANNOTATIONS))
     return {
         "labels": draw(labels()),
         "annotations": {register: text} if (text := draw(st.sampled_from(REGISTERS))) else {},
