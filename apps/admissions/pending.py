@@ -17,6 +17,7 @@ from django.db import connection
 from apps.admissions.classifier import Check, Verdict, classify
 from apps.admissions.labels import NO_REASON
 from apps.fleet.models import Cluster
+from apps.fleet.registry import registry
 from apps.fleet.selectors import BindingIndex
 
 # `Criteria.team` of work that no team owns.
@@ -117,25 +118,46 @@ WHERE w.cluster_id = ANY(%(clusters)s) AND w.gone_at IS NULL AND w.state = ANY(%
   AND w.kind = 'PodGroup'
 """
 
+# What a pod's claims ask for, as {"deviceclass/<class>": devices}; classes of what is no accelerator, admin access and
+# what stands in the pod's own requests are left out. Of alternatives, the first counts.
+_CLAIMED = """
+SELECT jsonb_object_agg('deviceclass/' || class, devices::text) AS asked FROM (
+  SELECT class, sum(devices) AS devices FROM (
+    SELECT DISTINCT ON (o.id, split_part(r.value->>'name', '/', 1))
+      r.value->>'device_class' AS class, coalesce((r.value->>'count')::numeric, 1) AS devices
+    FROM jsonb_array_elements(p.claims) c
+    JOIN observations_clusterobject o ON o.cluster_id = p.cluster_id AND o.kind = 'ResourceClaim'
+      AND o.namespace = p.namespace AND o.name = c->>'claim' AND o.gone_at IS NULL
+    CROSS JOIN LATERAL jsonb_array_elements(o.spec->'requests') WITH ORDINALITY r(value, place)
+    JOIN observations_clusterobject d ON d.cluster_id = p.cluster_id AND d.kind = 'DeviceClass'
+      AND d.namespace = '' AND d.name = r.value->>'device_class' AND d.gone_at IS NULL
+    WHERE d.spec->'drivers' ?| %(drivers)s AND NOT (r.value->>'admin')::boolean AND c->'resources' = '[]'
+    ORDER BY o.id, split_part(r.value->>'name', '/', 1), r.place) asking
+  GROUP BY class) classes
+"""
+
 # GPU pods that no queue holds: bare pods, and pods whose workload was let in but that found no node. The pods of
 # a waiting Workload or PodGroup are not counted beside it.
-_PODS = """
+_PODS = f"""
 SELECT p.id, p.cluster_id, 'Pod' AS kind, p.namespace, p.name, coalesce(w.queue_name, '') AS queue_name,
   coalesce(w.cluster_queue, '') AS queue, '' AS state,
   coalesce(p.conditions->'PodScheduled'->>'reason', '') AS reason,
   coalesce(p.conditions->'PodScheduled'->>'message', '') AS message,
   CASE WHEN coalesce(p.conditions->'PodScheduled'->>'message', '') = '' THEN '' ELSE 'pod' END AS message_source,
-  coalesce(p.created_at, p.first_seen_at) AS waits_since, p.requests, '[]'::jsonb AS checks
+  coalesce(p.created_at, p.first_seen_at) AS waits_since,
+  p.requests || coalesce(claimed.asked, '{{}}'::jsonb) AS requests, '[]'::jsonb AS checks
 FROM observations_pod p
+LEFT JOIN LATERAL ({_CLAIMED}) claimed ON true
 LEFT JOIN LATERAL (
   SELECT w.queue_name, w.cluster_queue, w.state FROM observations_workload w
   WHERE w.cluster_id = p.cluster_id AND w.namespace = p.namespace AND w.gone_at IS NULL
     AND w.kind = 'Workload' AND w.owner_uid = p.owner_uid AND p.owner_uid <> ''
   ORDER BY w.id DESC LIMIT 1) w ON true
-WHERE p.cluster_id = ANY(%(clusters)s) AND p.gone_at IS NULL AND p.devices > 0 AND p.phase = 'Pending'
+WHERE p.cluster_id = ANY(%(clusters)s) AND p.gone_at IS NULL AND p.phase = 'Pending'
+  AND (p.devices > 0 OR claimed.asked IS NOT NULL)
   AND p.node_name = '' AND p.deleting_since IS NULL AND p.queue_name = '' AND p.pod_group = ''
   AND coalesce(w.state, '') NOT IN ('pending', 'reserved', 'deactivated')
-"""
+"""  # noqa: S608 - constants
 
 _WORK = f"""
 WITH local_queues AS MATERIALIZED ({_LOCAL_QUEUES}),
@@ -225,6 +247,7 @@ def pending_work(
         "reason": criteria.reason,
         "no_reason": NO_REASON,
         "q": escape_like(criteria.q.strip()),
+        "drivers": [name for name, (_, driver) in registry().drivers.items() if driver.counts],
     }
     surroundings = Surroundings(clusters)
     with connection.cursor() as cursor:

@@ -87,7 +87,8 @@ def _events(work: Workload) -> list[Event]:
 
 
 def _pods(work: Workload) -> list[Pod]:
-    pods = Pod.objects.filter(cluster=work.cluster_id, namespace=work.namespace, devices__gt=0)
+    holding = Q(devices__gt=0) | ~Q(claims=[])
+    pods = Pod.objects.filter(holding, cluster=work.cluster_id, namespace=work.namespace)
     belongs = Q(pod_group=work.name)
     if work.owner_uid:
         belongs |= Q(owner_uid=work.owner_uid)

@@ -155,6 +155,11 @@ class Driver(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ignored: Names = ()
     attributes: Attributes = Attributes()
 
+    @property
+    def counts(self) -> bool:
+        """Whether anything that it lists is an accelerator."""
+        return bool(self.types or self.default)
+
     def kind(self, type_: str) -> str:
         """ "device", "partition", "vfio", or "" for what does not count or is not known."""
         return self.types.get(type_, "") if type_ else self.default

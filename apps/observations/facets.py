@@ -55,7 +55,7 @@ FACETS: dict[type[models.Model], tuple[Facet, ...]] = {
             "r.kind = 'ClusterQueue'",
         ),
     ),
-    Pod: (Facet("phase", "r.phase", "r.reason", "r.message", "r.devices > 0"),),
+    Pod: (Facet("phase", "r.phase", "r.reason", "r.message", "(r.devices > 0 OR r.claims <> '[]')"),),
 }
 
 

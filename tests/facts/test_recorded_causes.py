@@ -25,6 +25,8 @@ KUEUE = [
     ("Workload", "kueue/workloads.json"),
     ("Pod", "kueue/pods.json"),
     ("Event", "kueue/events-core.json"),
+    ("DeviceClass", "kueue/deviceclasses.json"),
+    ("ResourceClaim", "kueue/resourceclaims.json"),
 ]
 VOLCANO = [
     ("VolcanoQueue", "queues.json"),
@@ -48,7 +50,6 @@ CORDONED = "needs the node labels: the one node that matches is out of use"
 RUNS_AGAIN = "runs again when the list was taken; its preemption is in the past"
 TRIES_AGAIN = "placed again and within its ready timeout when this list was taken; see the later list"
 NO_WORKLOAD = "no Workload exists; needs the Job's events"
-CLAIMS = "the pod asks through a ResourceClaim, which is not collected yet"
 
 KUEUE_WORK = [
     Work("team-a/a-too-big", "quota", "exceeds-max"),
@@ -81,13 +82,13 @@ KUEUE_WORK = [
     Work("team-a/a-never-ready", "startup", "", "", TRIES_AGAIN),
     Work("team-a/a-max-exec", "held", "time-limit"),
     Work("lab/p-too-many-gpus", "capacity", "insufficient-device"),
-    Work("lab/dra-nine", "capacity", "", "", CLAIMS),
+    Work("lab/dra-nine", "capacity", "dra-claims"),
     Work("lab/p-no-such-label", "model", "node-affinity"),
     Work("lab/p-taint", "model", "node-affinity"),
     Work("lab/p-cordoned", "capacity", "node-affinity", "model", CORDONED),
     Work("lab/p-notready", "capacity", "node-affinity", "model", CORDONED),
     Work("lab/p-ascend-wait", "capacity", "insufficient-device"),
-    Work("lab/dra-mig-3", "capacity", "", "", CLAIMS),
+    Work("lab/dra-mig-3", "capacity", "dra-claims"),
     Work("lab/p-gated", "held", "scheduling-gated"),
     Work("infer/infer-behind-strict", "transient", "not-evaluated"),
 ]
@@ -149,6 +150,22 @@ def test_kueue_work_has_the_cause_that_was_provoked() -> None:
     rows = list(waiting(now=AT, team_ids=None, criteria=Criteria(deactivated=True)))
     check(rows, KUEUE_WORK)
     assert [row.message for row in rows if row.cause == "unknown"] == []
+
+
+@pytest.mark.django_db
+def test_pods_that_ask_through_claims_wait_for_devices_of_a_class() -> None:
+    """Pods without any GPU among their requests; those whose claims were served do not wait."""
+    collected("recorded", KUEUE, at=AT)
+    rows = waiting(now=AT, team_ids=None, criteria=Criteria(kind="Pod"))
+    asked = {row.name: row.asked for row in rows if row.name.startswith("dra-")}
+    of_class = {
+        pod: {name: amount for name, amount in amounts.items() if "/" in name}
+        for pod, amounts in asked.items()
+    }
+    assert of_class == {
+        "dra-nine": {"deviceclass/gpu.nvidia.com": Decimal(9)},
+        "dra-mig-3": {"deviceclass/mig.nvidia.com": Decimal(1)},
+    }
 
 
 @pytest.mark.django_db

@@ -7,7 +7,7 @@ says more than this reads. Invariants: True and False are certain; what cannot b
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 Attributes = Mapping[str, Any]
@@ -15,6 +15,8 @@ Attributes = Mapping[str, Any]
 _LITERAL = r"""(?P<quote>['"])(?P<text>[^'"]*)(?P=quote)|(?P<bare>true|false|-?\d+)"""
 _DRIVER = re.compile(r"""device\.driver\s*==\s*(['"])([^'"]*)\1""")
 _TYPE = re.compile(r"""device\.attributes\[(['"])[^'"]*\1\]\.type\s*==\s*(['"])([^'"]*)\2""")
+_DOMAIN = re.compile(r"""device\.attributes\[(['"])([^'"]*)\1\]""")
+_STANDARD = ("resource.kubernetes.io",)
 _DRIVER_TERM = re.compile(rf"device\.driver\s*(?P<op>==|!=)\s*(?:{_LITERAL})")
 _ATTRIBUTE_TERM = re.compile(
     r"""device\.attributes\[(?P<q>['"])(?P<domain>[^'"]*)(?P=q)\]\.(?P<name>\w+)\s*(?P<op>==|!=)\s*"""
@@ -23,9 +25,11 @@ _ATTRIBUTE_TERM = re.compile(
 _PRESENCE_TERM = re.compile(r"""(['"])(?P<domain>[^'"]*)\1\s+in\s+device\.attributes""")
 
 
-def named_drivers(expressions: Iterable[str]) -> list[str]:
-    """The drivers that plain comparisons name, in order; [] when negation makes them say something else."""
-    return _named(expressions, _DRIVER, 2)
+def named_drivers(expressions: Sequence[str]) -> list[str]:
+    """The drivers that plain comparisons name, in order, else those whose attributes are asked for; [] when negation
+    makes them say something else."""
+    own = [name for name in _named(expressions, _DOMAIN, 2) if name not in _STANDARD]
+    return _named(expressions, _DRIVER, 2) or own
 
 
 def named_types(expressions: Iterable[str]) -> list[str]:

@@ -89,7 +89,7 @@ def _down_since(devices: Iterable[DraDevice], withdrawn_at: Mapping[PoolKey, dat
 
 
 def _counted_drivers() -> set[str]:
-    return {name for name, (_vendor, driver) in registry().drivers.items() if driver.types or driver.default}
+    return {name for name, (_vendor, driver) in registry().drivers.items() if driver.counts}
 
 
 def _counters(states: Iterable[PoolState], devices: Iterable[DraDevice]) -> Counters:
