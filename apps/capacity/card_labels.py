@@ -11,9 +11,8 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
-from apps.capacity.carding import Card, Holder
+from apps.capacity.carding import SHARED, Card, Holder
 from apps.capacity.labels import evidence_text
-from apps.core.gpu import SharingMode
 
 STATE_LABELS: dict[str, Promise] = {
     "held": gettext_lazy("held"),
@@ -69,9 +68,6 @@ class _Attributed(Protocol):
     def utilisation_source(self) -> str: ...
 
 
-_SHARED = frozenset((SharingMode.TIME_SLICING, SharingMode.MPS, SharingMode.VGPU))
-
-
 def attribution_sentence(row: _Attributed) -> str:
     """What utilisation says of the pods on a card; "" where one pod has it and there is nothing to explain."""
     if row.attribution == "per_process":
@@ -82,8 +78,8 @@ def attribution_sentence(row: _Attributed) -> str:
         return _("The exporter repeats the card's value for every pod on it: no pod's own part is known.")
     if row.attribution == "flips":
         return _("The exporter names the pods of this card in turn: no pod's own part is known.")
-    if row.sharing_mode in _SHARED and row.attribution == "whole":
+    if row.sharing_mode in SHARED and row.attribution == "whole":
         return _("The exporter names one pod of a card that several may share: the value is the card's.")
-    if row.sharing_mode in _SHARED and row.utilisation_source:
+    if row.sharing_mode in SHARED and row.utilisation_source:
         return _("The exporter names no pod on this shared card: the value is the card's.")
     return ""

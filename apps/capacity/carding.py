@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 ZERO = Decimal(0)
 SURE = frozenset(("telemetry", "claim", "only", "one_of"))
 """How a holder is known where the card is held for certain; "perhaps": some of the cards with it are."""
+SHARED = frozenset((SharingMode.TIME_SLICING, SharingMode.MPS, SharingMode.VGPU))
+"""Modes in which several pods are on one card, without partitions of their own."""
 PodKey = tuple[str, str]
 
 
@@ -83,10 +85,12 @@ S = TypeVar("S", bound=Sighting)
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A card that telemetry saw: its samples, one per instance, or one for the whole card."""
+    """A card that telemetry saw: its newest samples, one per instance, or one for the whole card. `in_turn`: pods that
+    the exporter named on it one after the other; those of them that still live share it."""
 
     device: str
     samples: tuple[Sample, ...]
+    in_turn: tuple[PodKey, ...] = ()
 
     @property
     def whole(self) -> Sample | None:
@@ -115,7 +119,7 @@ class Seen:
     @property
     def pods(self) -> tuple[PodKey, ...]:
         """The pods that the exporter names, the one on the card or those that share it."""
-        found: dict[PodKey, None] = {}
+        found: dict[PodKey, None] = dict.fromkeys(self.in_turn)
         for sample in self.samples:
             if sample.pod:
                 found[sample.namespace, sample.pod] = None

@@ -17,9 +17,9 @@ from typing import Any
 from django.db import connection
 
 from apps.capacity.card_labels import bucket_text
-from apps.capacity.carding import Card, Holder, HoldingPod, PodKey, Seen, hide_others, lay_cards
+from apps.capacity.carding import SHARED, Card, Holder, HoldingPod, PodKey, Seen, hide_others, lay_cards
 from apps.capacity.facts import NodeState, load_fleet, load_node
-from apps.capacity.idle import DeviceKey, Idle, Quiet, evidence, quiet_devices, quiet_places
+from apps.capacity.idle import WINDOW, DeviceKey, Idle, Quiet, evidence, quiet_devices, quiet_places
 from apps.capacity.labels import bucket_label
 from apps.capacity.reading import read_devices
 from apps.core.gpu import model_label
@@ -45,6 +45,13 @@ LEFT JOIN observations_clusterobject q ON q.cluster_id = p.cluster_id AND q.kind
 WHERE p.cluster_id = ANY(%(clusters)s) AND p.node_name = ANY(%(nodes)s) AND p.gone_at IS NULL
   AND p.phase NOT IN ('Succeeded', 'Failed') AND (p.devices > 0 OR p.claims <> '[]')
 ORDER BY p.cluster_id, p.node_name, p.namespace, p.name
+"""
+# Cards on which the exporter named several pods lately, one at a time.
+_IN_TURN = """
+SELECT cluster_id, node_name, device, array_agg(DISTINCT ARRAY[namespace, pod]) FROM observations_devicesample
+WHERE cluster_id = ANY(%(clusters)s) AND node_name = ANY(%(nodes)s) AND sampled_at > %(since)s AND sampled_at <= %(now)s
+  AND instance = '' AND pod <> ''
+GROUP BY 1, 2, 3 HAVING count(DISTINCT (namespace, pod)) > 1
 """
 
 
@@ -228,9 +235,10 @@ class _Surroundings:
     def load(cls, now: datetime, nodes: Sequence[NodeState], whose: _Whose) -> _Surroundings:
         clusters = list({state.cluster.pk: state.cluster for state in nodes}.values())
         names = [state.name for state in nodes]
+        sharing = [state for state in nodes if any(item.group.mode in SHARED for item in state.falls)]
         return cls(
             now,
-            seen_on_nodes(newest_samples(now=now, clusters=clusters, nodes=names)),
+            _seen_on_nodes(newest_samples(now=now, clusters=clusters, nodes=names), _in_turn(sharing, now)),
             _pods_on_nodes([cluster.pk for cluster in clusters], names, whose),
             quiet_devices(now=now, clusters=clusters, nodes=names),
         )
@@ -266,7 +274,7 @@ class _Surroundings:
             instances=instances,
             utilisation_ratio=whole.utilisation_ratio if whole and not instances else None,
             utilisation_source=whole.utilisation_source if whole and not instances else "",
-            attribution=whole.attribution if whole else "",
+            attribution=_attribution(card),
             shares=tuple(whole.shares) if whole else (),
             memory_used_bytes=used,
             memory_total_bytes=total,
@@ -307,6 +315,15 @@ class _Surroundings:
         return tuple(rows)
 
 
+def _attribution(card: Card) -> str:
+    """As the exporter's newest sample has it, unless its one label was on several of the holders in turn."""
+    if card.seen is None or card.seen.whole is None:
+        return ""
+    named = set(card.seen.in_turn) & {(holder.namespace, holder.pod) for holder in card.holders}
+    said = card.seen.whole.attribution
+    return "flips" if said in ("", "whole") and len(named) > 1 else said
+
+
 def _memory(whole: Sample | None, instances: Sequence[InstanceRow]) -> tuple[int | None, int | None]:
     """(used, total) of the card; of a partitioned one the sums over its instances, where all of them say it."""
     if not instances:
@@ -319,7 +336,9 @@ def _memory(whole: Sample | None, instances: Sequence[InstanceRow]) -> tuple[int
     )
 
 
-def seen_on_nodes(samples: Iterable[Sample]) -> dict[tuple[int, str], list[Seen]]:
+def _seen_on_nodes(
+    samples: Iterable[Sample], in_turn: Mapping[tuple[int, str, str], tuple[PodKey, ...]]
+) -> dict[tuple[int, str], list[Seen]]:
     """(cluster id, node) → the cards that telemetry sees there."""
     by_card: defaultdict[tuple[int, str], defaultdict[str, list[Sample]]] = defaultdict(
         lambda: defaultdict(list)
@@ -327,9 +346,31 @@ def seen_on_nodes(samples: Iterable[Sample]) -> dict[tuple[int, str], list[Seen]
     for sample in samples:
         by_card[sample.cluster_id, sample.node_name][sample.device].append(sample)
     return {
-        place: [Seen(device, tuple(found)) for device, found in sorted(cards.items())]
+        place: [
+            Seen(device, tuple(found), in_turn.get((*place, device), ()))
+            for device, found in sorted(cards.items())
+        ]
         for place, cards in by_card.items()
     }
+
+
+def _in_turn(nodes: Sequence[NodeState], now: datetime) -> dict[tuple[int, str, str], tuple[PodKey, ...]]:
+    """(cluster id, node, device) → pods that were named there one after the other. A label that names one pod at a
+    time goes round the pods of a shared card."""
+    if not nodes:
+        return {}
+    values: dict[str, Any] = {
+        "clusters": list({state.cluster.pk for state in nodes}),
+        "nodes": [state.name for state in nodes],
+        "since": now - WINDOW,
+        "now": now,
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(_IN_TURN, values)
+        return {
+            (cluster_id, node, device): tuple((namespace, pod) for namespace, pod in pods)
+            for cluster_id, node, device, pods in cursor.fetchall()
+        }
 
 
 def _pods_on_nodes(

@@ -197,6 +197,26 @@ def test_clusters_do_not_mix(cluster: Cluster) -> None:
     assert [row.device for row in rows if row.cluster == other] == [""]
 
 
+def test_pods_that_are_named_in_turn_share_the_card(cluster: Cluster) -> None:
+    """Two cards in four slices. The exporter names one pod at a time: on GPU-t first p, then the finished gone, then
+    q; r is named nowhere, so that it may be on either card."""
+    sharing = {"nvidia.com/gpu.sharing-strategy": "time-slicing", "nvidia.com/gpu.replicas": "4"}
+    node(cluster, "turns", {"nvidia.com/gpu": "8"}, labels={**sharing, "nvidia.com/gpu.count": "2"})
+    for name in ("p", "q", "r"):
+        pod(cluster, name, "turns", {"nvidia.com/gpu": "1"}, queue_name="lq")
+    for minute, name in enumerate(("q", "gone", "p")):
+        said = {"namespace": "ml", "pod": name, "attribution": "whole"}
+        sample(cluster, "GPU-t", "turns", "0.5000", ago=20 + 60 * minute, **said)
+    sample(cluster, "GPU-u", "turns", "0.1000")
+    rows = card_rows(now=T0, clusters=[cluster], node="turns")
+    assert lines(rows) == [
+        ("turns", "GPU-t", "held", True, "p:telemetry q:telemetry", D("0.5000")),
+        ("turns", "GPU-u", "unknown", True, "r:perhaps", D("0.1000")),
+    ]
+    assert [row.attribution for row in rows] == ["flips", ""]
+    assert "in turn" in attribution_sentence(rows[0])
+
+
 # ------------------------------------------------------------------ partitioned cards
 def test_instances_of_a_partitioned_card(cluster: Cluster) -> None:
     labels = {"nvidia.com/mig.strategy": "mixed", "nvidia.com/gpu.count": "1"}
