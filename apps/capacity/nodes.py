@@ -7,6 +7,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import overload
 
+from django.db.models import Q
 from django.utils.translation import get_language
 from django.utils.translation import gettext as _
 
@@ -15,6 +16,7 @@ from apps.capacity.health import BUCKETS, warnings
 from apps.capacity.labels import bucket_label, code_text, evidence_text
 from apps.capacity.pooling import sums_of
 from apps.capacity.pools import Numbers, card_buckets
+from apps.capacity.reading import read_devices
 from apps.capacity.rows import BucketReason, NodeDetail, NodePod, NodeRow
 from apps.core.gpu import model_label
 from apps.core.quantity import parse_quantity, plain
@@ -166,27 +168,62 @@ def detail(*, now: datetime, cluster: Cluster, node: Node, fresh: AsOf) -> NodeD
         cluster=cluster,
         node=node,
         rows=tuple(node_row(state, index) for index in range(len(state.falls))) if state else (),
-        pods=tuple(_pods(now=now, cluster=cluster, name=node.name)),
+        pods=tuple(_pods(now=now, cluster=cluster, node=node)),
         as_of=fresh,
         pods_read=all(status.source != Source.PODS for status in fresh.missing),
     )
 
 
-def _pods(*, now: datetime, cluster: Cluster, name: str) -> list[NodePod]:
+def _pods(*, now: datetime, cluster: Cluster, node: Node) -> list[NodePod]:
+    """The node's pods that ask for accelerators, by name or through claims."""
     index = BindingIndex.load(now, clusters=[cluster.pk])
     local = live_objects(kind="LocalQueue", clusters=[cluster])
     leads_to = {
         (namespace, queue_name): queue or ""
         for namespace, queue_name, queue in local.values_list("namespace", "name", "spec__cluster_queue")
     }
-    rows = live_pods(clusters=[cluster]).filter(node_name=name, devices__gt=0).order_by("namespace", "name")
-    return [_pod(row, index, leads_to) for row in rows]
+    asking = Q(devices__gt=0) | ~Q(claims=[])
+    rows = list(
+        live_pods(clusters=[cluster]).filter(asking, node_name=node.name).order_by("namespace", "name")
+    )
+    claimed = _claimed(now=now, node=node) if any(row.claims for row in rows) else {}
+    found = [(row, _units(row, claimed)) for row in rows]
+    return [_pod(row, units, index, leads_to) for row, units in found if units or row.devices]
 
 
-def _pod(row: Pod, index: BindingIndex, leads_to: Mapping[tuple[str, str], str]) -> NodePod:
-    requests: dict[str, Decimal] = {
-        resource: parse_quantity(amount) for resource, amount in row.requests.items() if is_device(resource)
+ClaimKey = tuple[str, str]
+"""(namespace, name)."""
+
+
+def _claimed(*, now: datetime, node: Node) -> dict[ClaimKey, dict[str, Decimal]]:
+    """What each claim holds on the node, by resource."""
+    labels = {node.cluster_id: {node.name: node.labels}}
+    view = read_devices(cluster_ids=[node.cluster_id], nodes=labels, now=now).get(node.cluster_id)
+    found: dict[ClaimKey, dict[str, Decimal]] = {}
+    for claim, amounts in (view.held_by_claim if view else {}).items():
+        here = {resource: amount for (name, resource), amount in amounts.items() if name == node.name}
+        if here:
+            found[claim] = here
+    return found
+
+
+def _units(row: Pod, claimed: Mapping[ClaimKey, Mapping[str, Decimal]]) -> dict[str, Decimal]:
+    """Accelerator units of a pod: what it asks for by name and no claim serves, and what its claims hold."""
+    served = {resource for claim in row.claims for resource in claim["resources"]}
+    units = {
+        resource: parse_quantity(amount)
+        for resource, amount in row.requests.items()
+        if is_device(resource) and resource not in served
     }
+    for claim in row.claims:
+        for resource, amount in claimed.get((row.namespace, claim["claim"]), {}).items():
+            units[resource] = units.get(resource, ZERO) + amount
+    return units
+
+
+def _pod(
+    row: Pod, units: Mapping[str, Decimal], index: BindingIndex, leads_to: Mapping[tuple[str, str], str]
+) -> NodePod:
     team = index.team_id_for(
         row.cluster_id,
         namespace=row.namespace,
@@ -200,7 +237,7 @@ def _pod(row: Pod, index: BindingIndex, leads_to: Mapping[tuple[str, str], str])
         name=row.name,
         phase=row.phase,
         team_id=team,
-        requests=requests,
+        requests=units,
         owner_kind=row.owner_kind,
         owner_name=row.owner_name,
         queue_name=row.queue_name,

@@ -13,7 +13,7 @@ import pytest
 from django.utils import timezone
 
 from apps.capacity.facts import NodeState, load_fleet
-from apps.capacity.selectors import capacity_report
+from apps.capacity.selectors import capacity_report, node_detail
 from apps.fleet.models import Cluster
 from apps.observations.models import ClusterObject, Node, Presence, Source, SourceState
 from simcluster.testing import running
@@ -114,6 +114,16 @@ def test_a_plugin_that_offers_the_same_cards_is_counted_once(cluster: Cluster) -
     assert node.codes == ("dual_advertised",)
     ClusterObject.objects.filter(cluster=cluster, kind="ResourceSlice").update(gone_at=AT)
     assert dra_node().codes == ()
+
+
+def test_the_nodes_pods_have_what_their_claims_hold(cluster: Cluster) -> None:
+    detail = node_detail(now=AT, name="dra-01", cluster=cluster)
+    assert detail is not None
+    assert {pod.name: dict(pod.requests) for pod in detail.pods} == {
+        "dra-two": {"gpu.nvidia.com/gpu": D(2)},
+        "dra-mig-1": {"gpu.nvidia.com/mig-3g.40gb": D(1)},
+        "dra-mig-2": {"gpu.nvidia.com/mig-3g.40gb": D(1)},
+    }
 
 
 def claim_notes() -> dict[str, tuple[str, ...]]:
