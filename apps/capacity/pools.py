@@ -124,7 +124,6 @@ class Numbers:
     def __init__(self, pool: PoolSum, mode: str, said: Said = NOTHING_SAID) -> None:
         self.pool, self.mode, self.said = pool, mode, said
         self.kinds = pool.by_kind()
-        self.read = any(found.read for found in self.kinds.values())
         units = _units_weighing(self.kinds, unit_of(mode))
         self.mixed = len({key[2] for key in self.kinds}) > 1
         self.own = self._amounts(_equivalents_weighing() if self.mixed else units)
