@@ -32,6 +32,9 @@ BATCH = timedelta(hours=6)
 BATCH_LINES = 20_000
 SAMPLE_STEP_SECONDS = 3600
 SAMPLE_WINDOW = timedelta(days=2)
+RECENT_STEP_SECONDS = 60
+RECENT_WINDOW = timedelta(minutes=35)
+"""The end of the past in as many samples as live pulls make, for what looks at the last half hour."""
 
 
 class HistoryLine(msgspec.Struct):
@@ -144,19 +147,22 @@ def prepare_partitions(*, start: datetime, end: datetime) -> None:
 def import_samples(
     *, cluster_id: int, client: PromClient, start: datetime, end: datetime, done: Imported
 ) -> None:
-    """Hourly device samples of [start, end] from a Prometheus' past, window by window."""
-    at = start.replace(minute=0, second=0, microsecond=0)
-    while at <= end:
-        until = min(end, at + SAMPLE_WINDOW - timedelta(seconds=SAMPLE_STEP_SECONDS))
-        series = [
-            one
-            for query in exporters.queries()
-            for one in client.range(query, at, until, SAMPLE_STEP_SECONDS)
-        ]
+    """Device samples of [start, end] from a Prometheus' past, window by window: hourly, and at the end by minute."""
+    for at, until, step in _sample_windows(start, end):
+        series = [one for query in exporters.queries() for one in client.range(query, at, until, step)]
         found = exporters.samples(exporters.group_by_metric(series))
         with transaction.atomic():
             written, rejected = write_samples(cluster_id=cluster_id, columns=found.columns, rows=found.rows)
             _move_cursor(cluster_id, SAMPLE_CURSOR, until)
         done.samples += written
         done.refused_samples += len(rejected)
+
+
+def _sample_windows(start: datetime, end: datetime) -> Iterator[tuple[datetime, datetime, int]]:
+    """(from, to, step in seconds), in order of time."""
+    at = start.replace(minute=0, second=0, microsecond=0)
+    while at <= end:
+        yield at, min(end, at + SAMPLE_WINDOW - timedelta(seconds=SAMPLE_STEP_SECONDS)), SAMPLE_STEP_SECONDS
         at += SAMPLE_WINDOW
+    last = end.replace(second=0, microsecond=0)
+    yield max(start.replace(second=0, microsecond=0), last - RECENT_WINDOW), last, RECENT_STEP_SECONDS
