@@ -160,9 +160,10 @@ def _card(listed: list[DraDevice], counters: Counters, allocated: Collection[Dev
     return Card(tuple(listed), tuple(units), free)
 
 
-def _largest_first(device: DraDevice) -> tuple[bool, Fraction, Fraction, DeviceKey]:
+def _largest_first(device: DraDevice) -> tuple[bool, Fraction, Fraction, bool, DeviceKey]:
+    """Untainted ones before all; a whole card before a partition that is as large."""
     compute, memory = weight(device)
-    return bool(device.tainted), -compute, -(memory or Fraction(0)), device.key
+    return bool(device.tainted), -compute, -(memory or Fraction(0)), device.is_part, device.key
 
 
 class _Room:

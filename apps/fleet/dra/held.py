@@ -48,7 +48,7 @@ def held_by(
         if not holding:
             continue
         keys = [DeviceKey(result["driver"], result["pool"], result["device"]) for result in holding]
-        if not claim.status["reserved_for"]:
+        if not claim.status["reserved_for"] and any(key in devices for key in keys):
             found.without_pod.append(claim)
         if any(key not in devices for key in keys):
             found.orphans.append(claim)

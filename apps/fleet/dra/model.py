@@ -135,8 +135,8 @@ class Adrift:
 @dataclass(slots=True)
 class DraView:
     """One cluster. `shared`: devices that no single node owns; `orphans`: claims allocated on devices that no slice
-    lists; `admin`: claims with admin access, which hold nothing; `held_without_pod`: allocated, and nobody reserves
-    them: their devices are taken all the same; `held_by_claim`: (namespace, name) → units by (node, resource), the
+    lists; `admin`: claims with admin access, which hold nothing; `held_without_pod`: allocated on listed devices,
+    and nobody reserves them: the devices are taken all the same; `held_by_claim`: (namespace, name) → units by (node, resource), the
     share of a device that several claims use being each claim's own; `resources`: extended resource, the implicit
     ones too → DeviceClass that serves it; `unregistered`: drivers that the registry does not know → devices."""
 
