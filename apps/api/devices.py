@@ -108,7 +108,7 @@ class CardSerializer(serializers.Serializer):  # type: ignore[type-arg]
     pcie_root = Text(source="pcie")
 
     def get_holders_note(self, row: CardRow) -> str:
-        return holder_sentence(row.holders)
+        return holder_sentence(row)
 
     def get_attribution_note(self, row: CardRow) -> str:
         return attribution_sentence(row)

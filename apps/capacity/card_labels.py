@@ -44,10 +44,19 @@ def bucket_text(card: Card) -> str:
     return f"{why}: {said}" if why else said
 
 
-def holder_sentence(holders: Sequence[Holder]) -> str:
+class _Held(Protocol):
+    @property
+    def state(self) -> str: ...
+    @property
+    def holders(self) -> Sequence[Holder]: ...
+
+
+def holder_sentence(row: _Held) -> str:
     """How the holders are known, where they are not simply the pods on the card; "" otherwise."""
-    hows = {holder.how for holder in holders}
-    count = len(holders)
+    hows = {holder.how for holder in row.holders}
+    count = len(row.holders)
+    if row.state == "held" and not count:
+        return _("held, and no pod is known: a claim that no pod uses, or a pod that was not read yet")
     if "perhaps" in hows:
         return ngettext(
             "held by this pod or free: which card it has is not said",

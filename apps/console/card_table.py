@@ -117,9 +117,9 @@ class CardTable(PortalTable):
         return "true" if record.identified else "false"
 
     def render_holders(self, record: CardRow) -> SafeString | str:
-        if not record.holders:
+        note = holder_sentence(record)
+        if not record.holders and not note:
             return NOT_APPLICABLE
-        note = holder_sentence(record.holders)
         soft = [format_html('<span class="soft">{}</span>', note)] if note else []
         names = _pods(record.holders)
         shown, more = (names, []) if len(names) <= NAMED else (names[: NAMED - 1], names[NAMED - 1 :])

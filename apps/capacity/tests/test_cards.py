@@ -154,7 +154,7 @@ def test_what_is_said_of_a_card(cluster: Cluster) -> None:
     (sliced,) = card_rows(now=T0, clusters=[cluster], node="sliced")
     assert (sliced.driver, sliced.attribution, len(sliced.shares)) == ("550.1", "per_process", 2)
     assert "by its processes" in attribution_sentence(sliced)
-    assert holder_sentence(sliced.holders) == ""
+    assert holder_sentence(sliced) == ""
 
 
 def test_teams_of_holders_and_what_others_see(cluster: Cluster) -> None:

@@ -105,6 +105,11 @@ def test_a_holder_that_is_not_certain_says_so(how: str, said: str) -> None:
     assert said in cells(replace(CARD, holders=holders))["holders"]
 
 
+def test_a_card_that_is_held_by_nobody_says_so() -> None:
+    assert "no pod is known" in cells(replace(CARD, holders=()))["holders"]
+    assert "no pod" not in cells(replace(CARD, holders=(), state="free"))["holders"]
+
+
 def test_parts_of_pods_are_shown_where_they_were_measured_and_explained_where_not() -> None:
     parts = (
         {"namespace": "ml", "pod": "a", "ratio": "0.1000"},
