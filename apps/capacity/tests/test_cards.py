@@ -4,80 +4,28 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import datetime, timedelta
-from decimal import Decimal
 from typing import Any
 
 import pytest
 
-from apps.admissions.tests.builders import T0, bind, local_queue, make_cluster, make_object, make_team
 from apps.capacity.card_labels import attribution_sentence, holder_sentence
 from apps.capacity.cards import CardRow, card_rows, iter_cards, without_others
 from apps.capacity.selectors import node_rows
+from apps.capacity.tests.card_builders import (
+    T0,
+    D,
+    make_cluster,
+    make_object,
+    node,
+    pod,
+    read,
+    sample,
+    team_of,
+)
 from apps.fleet.models import Cluster
-from apps.observations.models import DeviceSample, Node, Pod, SourceState
+from apps.observations.models import Pod
 
 pytestmark = pytest.mark.django_db
-D = Decimal
-H100 = "NVIDIA-H100-80GB-HBM3"
-
-
-def read(cluster: Cluster, *sources: str) -> None:
-    for source in sources:
-        SourceState.objects.create(
-            cluster=cluster,
-            source=source,
-            presence="installed",
-            last_run_at=T0,
-            last_ok_at=T0,
-            last_outcome="ok",
-        )
-
-
-def node(cluster: Cluster, name: str, capacity: dict[str, str], **more: Any) -> Node:
-    labels = {"nvidia.com/gpu.product": H100, "nvidia.com/gpu.memory": "81559", **more.pop("labels", {})}
-    return Node.objects.create(
-        cluster=cluster,
-        uid=name,
-        name=name,
-        labels=labels,
-        capacity=capacity,
-        allocatable={**capacity, **more.pop("allocatable", {})},
-        conditions={"Ready": {"status": "True"}},
-        first_seen_at=T0,
-        observed_at=T0,
-        **more,
-    )
-
-
-def pod(cluster: Cluster, name: str, where: str, requests: dict[str, str], **more: Any) -> Pod:
-    values: dict[str, Any] = {
-        "namespace": "ml",
-        "phase": "Running",
-        "bound_at": T0 - timedelta(hours=2),
-        **more,
-    }
-    return Pod.objects.create(
-        cluster=cluster,
-        uid=f"{values['namespace']}/{name}",
-        name=name,
-        node_name=where,
-        requests=requests,
-        devices=sum((D(amount) for amount in requests.values()), D(0)),
-        first_seen_at=T0,
-        observed_at=T0,
-        **values,
-    )
-
-
-def sample(cluster: Cluster, device: str, where: str, ratio: str | None = None, **more: Any) -> None:
-    DeviceSample.objects.create(
-        cluster=cluster,
-        sampled_at=T0 - timedelta(seconds=more.pop("ago", 20)),
-        device=device,
-        node_name=where,
-        utilisation_ratio=None if ratio is None else D(ratio),
-        **{"vendor": "nvidia", "model": "NVIDIA H100 80GB HBM3", **more},
-    )
 
 
 @pytest.fixture
@@ -85,10 +33,8 @@ def cluster() -> Cluster:
     """whole: 4 cards, 1 not offered, pod a on GPU-1 · sliced: 1 card in 4, pods a2 and b2 · dark: 2 cards, no
     telemetry, cordoned, pod b on both. Pods of `web` are team blue's, the others red's."""
     made = make_cluster()
-    bind(make_team("red"), made, "red-cq")
-    bind(make_team("blue"), made, "blue-cq")
-    local_queue(made, "ml", "lq", "red-cq")
-    local_queue(made, "web", "lq", "blue-cq")
+    team_of(made, "red", "ml")
+    team_of(made, "blue", "web")
     read(made, "nodes", "pods")
     node(made, "whole", {"nvidia.com/gpu": "4"}, allocatable={"nvidia.com/gpu": "3"})
     sharing = {"nvidia.com/gpu.sharing-strategy": "time-slicing", "nvidia.com/gpu.replicas": "4"}

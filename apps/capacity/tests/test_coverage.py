@@ -6,9 +6,8 @@ from decimal import Decimal
 
 import pytest
 
-from apps.admissions.tests.builders import T0, make_cluster
 from apps.capacity.coverage import NodeCoverage, coverage, node_coverage
-from apps.capacity.tests.test_cards import node, read, sample
+from apps.capacity.tests.card_builders import T0, make_cluster, node, read, sample
 from apps.fleet.models import Cluster
 
 pytestmark = pytest.mark.django_db

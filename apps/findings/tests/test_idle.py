@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from apps.accounts.models import Team
-from apps.admissions.tests.builders import T0, bind, local_queue, make_cluster, make_team
-from apps.capacity.tests.test_cards import node, pod, read, sample
+from apps.capacity.tests.card_builders import T0, make_cluster, node, pod, read, sample, team_of
 from apps.findings.idle import coverage_findings, idle_findings
 from apps.findings.keeping import Kept
 from apps.findings.rows import Finding
@@ -27,8 +26,7 @@ def cluster(settings: Any) -> Cluster:
     made = make_cluster(prometheus_url="http://prom")
     read(made, "nodes", "pods", "dcgm")
     for team, namespace in (("red", "ml"), ("blue", "web")):
-        bind(make_team(team), made, f"{team}-cq")
-        local_queue(made, namespace, "lq", f"{team}-cq")
+        team_of(made, team, namespace)
     for name, cards in (("a", 2), ("b", 1), ("c", 1), ("d", 1)):
         node(made, name, {"nvidia.com/gpu": str(cards)})
     gpu = "nvidia.com/gpu"

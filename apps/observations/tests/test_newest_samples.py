@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from apps.admissions.tests.builders import T0, make_cluster
 from apps.fleet.models import Cluster
 from apps.observations.models import DeviceSample
 from apps.observations.selectors import SeenCards, newest_samples, seen_cards
+from apps.observations.tests.builders import T0, make_cluster
 
 pytestmark = pytest.mark.django_db
 
