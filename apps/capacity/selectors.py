@@ -11,14 +11,15 @@ from datetime import datetime
 
 from apps.capacity.facts import load_fleet
 from apps.capacity.nodes import NodeRows, detail
+from apps.capacity.notes_work import work_notes
 from apps.capacity.reports import report_of, rows_of
-from apps.capacity.rows import CapacityReport, NodeDetail, NodeRow
+from apps.capacity.rows import CapacityReport, NodeDetail, NodeRow, Note
 from apps.fleet.models import Cluster
 from apps.fleet.selectors import enabled_clusters
 from apps.observations.models import Source
 from apps.observations.selectors import as_of, live_nodes
 
-__all__ = ["capacity_and_nodes", "capacity_report", "node_detail", "node_rows"]
+__all__ = ["capacity_and_nodes", "capacity_nodes_and_work", "capacity_report", "node_detail", "node_rows"]
 
 
 def capacity_report(
@@ -39,6 +40,14 @@ def capacity_and_nodes(
     """Both from one read, so that they agree."""
     fleet = load_fleet(now=now, clusters=clusters)
     return report_of(fleet), rows_of(fleet)
+
+
+def capacity_nodes_and_work(
+    *, now: datetime, clusters: Iterable[Cluster] | None = None
+) -> tuple[CapacityReport, NodeRows, list[Note]]:
+    """The same, with what needs a look about jobs and the nodes that they lie on (notes_work.py)."""
+    fleet = load_fleet(now=now, clusters=clusters)
+    return report_of(fleet), rows_of(fleet), list(work_notes(fleet))
 
 
 def node_detail(*, now: datetime, name: str, cluster: Cluster | None = None) -> NodeDetail | None:

@@ -15,7 +15,6 @@ from typing import Any
 from apps.capacity.capacity_types import capacity_type, has_numa_label, has_rdma_label
 from apps.capacity.facts import Fleet, NodeState, load_fleet
 from apps.capacity.notes_work import work_notes
-from apps.capacity.rows import Note
 from apps.capacity.topology import (
     CLIQUE,
     HOSTNAME,
@@ -66,11 +65,6 @@ def topology_report(
 ) -> TopologyReport:
     """`pod`: how many cards each pod of a job takes from one node (a power of two)."""
     return topology_of(load_fleet(now=now, clusters=clusters), pod=pod)
-
-
-def topology_notes(*, now: datetime, clusters: Iterable[Cluster] | None = None) -> list[Note]:
-    """Only the jobs that do not lie as they should."""
-    return list(work_notes(load_fleet(now=now, clusters=clusters)))
 
 
 def topology_of(fleet: Fleet, *, pod: int = 1) -> TopologyReport:

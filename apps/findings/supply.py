@@ -11,8 +11,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from apps.capacity.rows import NodeRow, Note
-from apps.capacity.selectors import capacity_and_nodes
-from apps.capacity.topology_report import topology_notes
+from apps.capacity.selectors import capacity_nodes_and_work
 from apps.findings.rows import Finding, Severity, some_names
 from apps.fleet.models import Cluster
 
@@ -50,9 +49,9 @@ _OF_TOPOLOGY = frozenset(("no_rdma", "spans_capacity_types"))
 
 
 def supply_findings(*, now: datetime, clusters: Collection[Cluster]) -> Iterator[Finding]:
-    report, rows = capacity_and_nodes(now=now, clusters=clusters)
+    report, rows, work = capacity_nodes_and_work(now=now, clusters=clusters)
     yield from bucket_findings(rows)
-    for note in (*report.notes, *topology_notes(now=now, clusters=clusters)):
+    for note in (*report.notes, *work):
         yield note_finding(note)
 
 
