@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from django import forms
 from django.utils.translation import gettext_lazy as _
@@ -30,9 +30,10 @@ class NodeForm(ClusterForm):
     flavor = forms.CharField(label=_("Flavor"), required=False, max_length=253)
     q = forms.CharField(label=_("Search"), required=False, max_length=200)
 
-    def narrowed(self, rows: Iterable[NodeRow]) -> list[NodeRow]:
-        """Only after `is_valid()`."""
-        return [row for row in rows if self._matches(row)]
+    def narrowed(self, rows: Sequence[NodeRow]) -> Sequence[NodeRow]:
+        """Only after `is_valid()`. Without a filter the rows as they are: those that nobody shows are never made."""
+        asked = any(self.cleaned_data[name] for name in self.fields if name != "cluster")
+        return [row for row in rows if self._matches(row)] if asked else rows
 
     def _matches(self, row: NodeRow) -> bool:
         wanted = self.cleaned_data

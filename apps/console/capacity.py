@@ -40,8 +40,7 @@ def capacity(request: HttpRequest) -> HttpResponseBase:
     report, rows = capacity_and_nodes(now=page.now, clusters=page.clusters)
     pools = PoolTable(report.pools, prefix="p-", measure=measure)
     found = form.narrowed(rows) if form.is_valid() else []
-    typed = any(row.capacity_type for row in rows)
-    nodes = NodeTable(found, prefix="n-", measure=measure, typed=typed)
+    nodes = NodeTable(found, prefix="n-", measure=measure, typed=rows.typed)
     for name, table in (("pools", pools), ("nodes", nodes)):
         if wants_csv(request, name):
             return table_csv(table, request)

@@ -59,10 +59,10 @@ def shade_of(bucket: str) -> str:
 
 def shaded(buckets: Mapping[str, int | Decimal]) -> list[tuple[str, Decimal]]:
     """(class, amount) of what is out of use, one per shade."""
-    return [
-        (shade, sum((Decimal(n) for bucket, n in buckets.items() if shade_of(bucket) == shade), ZERO))
-        for shade in SHADES
-    ]
+    sums = dict.fromkeys(SHADES, ZERO)
+    for bucket, n in buckets.items():
+        sums[shade_of(bucket)] += n
+    return list(sums.items())
 
 
 def amounts_of(row: PoolRow | NodeRow, measure: str) -> Amounts:

@@ -8,29 +8,46 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
 from apps.capacity.rows import Note, Ref
 from apps.console.links import address, node_url, queue_url
 from apps.core.gpu import mode_label, model_label
 
 NAMED_AT_ONCE = 6
+UNFOLDED = 60
 _QUEUES = frozenset({"ClusterQueue", "Cohort", "VolcanoQueue"})
 
 
 @dataclass(frozen=True, slots=True)
 class NoteLine:
-    """`shown`: (text, address or "") of the first objects; `more`: of the rest, to be unfolded."""
+    """`shown`: the first objects as links; `more`: the next `count`, to be unfolded; `beyond`: how many are left
+    that only REST lists."""
 
     note: Note
-    shown: tuple[tuple[str, str], ...]
-    more: tuple[tuple[str, str], ...]
+    shown: SafeString
+    more: SafeString
+    count: int
+    beyond: int
 
 
 def note_lines(notes: Iterable[Note]) -> list[NoteLine]:
     lines = []
     for note in notes:
-        links = tuple(_link(note.cluster.slug, ref) for ref in note.refs)
-        lines.append(NoteLine(note, links[:NAMED_AT_ONCE], links[NAMED_AT_ONCE:]))
+        slug, most = note.cluster.slug, NAMED_AT_ONCE + UNFOLDED
+        more = note.refs[NAMED_AT_ONCE:most]
+        shown = _joined(slug, note.refs[:NAMED_AT_ONCE])
+        lines.append(NoteLine(note, shown, _joined(slug, more), len(more), max(0, len(note.refs) - most)))
     return lines
+
+
+def _joined(cluster: str, refs: Iterable[Ref]) -> SafeString:
+    return format_html_join(" · ", "{}", ((_shown(*_link(cluster, ref)),) for ref in refs))
+
+
+def _shown(text: str, url: str) -> SafeString:
+    return format_html('<a href="{}">{}</a>', url, text) if url else format_html("<code>{}</code>", text)
 
 
 def _link(cluster: str, ref: Ref) -> tuple[str, str]:

@@ -148,13 +148,18 @@ def test_a_note_leads_to_what_causes_it() -> None:
         Ref("node", "n2"),
     )
     (line,) = note_lines([Note("code", EAST, "Text.", (), refs)])
-    assert [url for _text, url in line.shown] == [
+    assert re.findall(r'href="([^"]+)"', line.shown) == [
         "/capacity/nodes/n1/?cluster=east",
         "/queues/east/Cohort/all/",
-        "/capacity/?cluster=east&flavor=h100#nodes",
-        "/capacity/?cluster=east&model=X&sharing_mode=mig#nodes",
-        "",
-        "",
+        "/capacity/?cluster=east&amp;flavor=h100#nodes",
+        "/capacity/?cluster=east&amp;model=X&amp;sharing_mode=mig#nodes",
     ]
-    assert line.shown[5] == ("ns/c", "")
-    assert line.more == (("n2", "/capacity/nodes/n2/?cluster=east"),)
+    assert "<code>ns/c</code>" in line.shown
+    assert line.more == '<a href="/capacity/nodes/n2/?cluster=east">n2</a>'
+    assert (line.count, line.beyond) == (1, 0)
+
+
+def test_a_note_about_thousands_names_some() -> None:
+    refs = tuple(Ref("node", f"n{number}") for number in range(4000))
+    (line,) = note_lines([Note("no_flavor", EAST, "Text.", (), refs)])
+    assert (line.shown.count("<a "), line.more.count("<a "), line.beyond) == (6, 60, 3934)

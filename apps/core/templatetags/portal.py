@@ -9,8 +9,8 @@ from typing import Any
 
 from django import template
 from django.utils import timezone
-from django.utils.html import format_html, format_html_join
-from django.utils.safestring import SafeString
+from django.utils.html import escape, format_html
+from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
 
 from apps.core import formats, gpu
@@ -105,8 +105,7 @@ def share(part: Number, whole: Number) -> str:
     """`part` of `whole` as an SVG percentage within 0 … 100."""
     if not whole:
         return "0%"
-    ratio = min(max(Decimal(str(part)) / Decimal(str(whole)), Decimal(0)), Decimal(1))
-    return f"{ratio * 100:.2f}%"
+    return f"{min(max(float(part) / float(whole), 0.0), 1.0) * 100:.2f}%"
 
 
 @register.simple_tag
@@ -120,26 +119,21 @@ def segments(
 ) -> SafeString:
     """A stacked bar: `parts` are (class, amount) from left to right, `scale` the amount of the full width; `marks`
     are (class, amount) of vertical lines over it."""
-    shapes, left = [], Decimal(0)
+    shapes, left = [], 0.0
     for name, amount in parts:
-        width = Decimal(str(amount))
+        width = float(amount)
         if width > 0:
-            shapes.append((share(left, scale), share(width, scale), name))
+            x, wide = share(left, scale), share(width, scale)
+            shapes.append(f'<rect x="{x}" y="0" width="{wide}" height="100%" class="{escape(name)}"/>')
             left += width
-    rects = format_html_join("", '<rect x="{}" y="0" width="{}" height="100%" class="{}"/>', shapes)
-    lines = format_html_join(
-        "",
-        '<rect x="{}" y="0" width="2" height="100%" class="{}"/>',
-        [(share(at, scale), name) for name, at in marks],
-    )
+    lines = [
+        f'<rect x="{share(at, scale)}" y="0" width="2" height="100%" class="{escape(name)}"/>'
+        for name, at in marks
+    ]
     kind = "bar thin" if thin else "bar"
+    drawn = mark_safe("".join([*shapes, *lines]))  # noqa: S308 -- numbers, and names that were escaped
     return format_html(
-        '<svg class="{}" role="img" aria-label="{}"><title>{}</title>{}{}</svg>',
-        kind,
-        label,
-        label,
-        rects,
-        lines,
+        '<svg class="{}" role="img" aria-label="{}"><title>{}</title>{}</svg>', kind, label, label, drawn
     )
 
 
