@@ -24,6 +24,8 @@ NOISE = Decimal("0.01")
 """Utilisation that an exporter reports of a card that does nothing."""
 ENOUGH = Decimal("0.8")
 """Part of the expected samples that has to be there."""
+FEWEST = 5
+"""Samples below which nothing is said, however rarely a cluster is read."""
 MEMORY_HELD = Decimal("0.05")
 """Part of a card's memory above which it counts as taken."""
 DeviceKey = tuple[int, str, str]
@@ -95,7 +97,7 @@ def quiet_devices(
         "now": now,
         "nodes": None if nodes is None else list(nodes),
         "noise": NOISE,
-        "enough": ENOUGH * expected,
+        "enough": max(ENOUGH * expected, Decimal(FEWEST)),
     }
     with connection.cursor() as cursor:
         cursor.execute(_QUIET, values)

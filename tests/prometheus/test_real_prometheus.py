@@ -179,6 +179,15 @@ def test_nan_and_infinite_values_come_as_text(scraped: Scraped) -> None:
     assert scraped.client.instant("vector(1)/0")[0]["value"][1] == "+Inf"
 
 
+def test_a_query_that_is_too_long_for_an_address(scraped: Scraped) -> None:
+    short = scraped.client.instant('{__name__="up",job="dcgm-shapes"}')
+    names = "|".join(["up", *(f"no_such_metric_{n}" for n in range(1000))])
+    found = scraped.client.instant(f'{{__name__=~"{names}",job="dcgm-shapes"}}')
+    assert [series["metric"] for series in found] == [series["metric"] for series in short]
+    now = datetime.now(UTC)
+    assert scraped.client.range(f'{{__name__=~"{names}"}}', now, now, 60)
+
+
 def test_nothing_matches(scraped: Scraped) -> None:
     assert scraped.client.instant("no_such_metric") == []
 
@@ -216,6 +225,9 @@ def test_the_collector_stores_a_sample_per_device(scraped: Scraped) -> None:
     devices = len(everything(scraped).rows)
     assert devices > len(said(exposition(scraped.sim))) + 6
     assert stored.count() == devices
+    shared = stored.get(device="GPU-shared")
+    assert (shared.attribution, [share["pod"] for share in shared.shares]) == ("copies", ["w-1", "w-2"])
+    assert stored.get(device="17A43D0-C1").vendor == "ascend"
     # Prometheus gave sentinels and NaN: partial, with what was left out
     assert (result.outcome, result.error_kind) == ("partial", "bad_values")
     assert "DCGM_FI_PROF_GR_ENGINE_ACTIVE" in result.error

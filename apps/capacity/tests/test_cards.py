@@ -331,3 +331,8 @@ def test_fewer_pulls_expect_fewer_samples(cluster: Cluster, settings: Any) -> No
     row = idle_card(cluster, ["0.0000"] * 12, bound=LONG)
     assert row.idle is not None
     assert (row.idle.samples, row.idle.expected) == (12, 15)
+
+
+def test_a_cluster_that_is_read_once_an_hour_is_not_judged(cluster: Cluster, settings: Any) -> None:
+    settings.COLLECT_INTERVAL_SECONDS = 3600
+    assert idle_card(cluster, ["0.0000"] * 4, bound=LONG).idle is None
