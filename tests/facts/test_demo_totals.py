@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from apps.capacity.rows import CapacityReport
 from apps.capacity.selectors import capacity_report
-from apps.capacity.topology_report import topology_notes
+from apps.capacity.topology_report import topology_report
 from apps.fleet.models import Cluster
 from apps.observations.models import Source
 from apps.observations.retention import keep_observation_partitions
@@ -84,7 +84,7 @@ def test_the_demo_has_the_pools_of_its_scenario(demo: Cluster) -> None:
 
 
 def test_the_demo_has_a_job_over_spot_nodes_and_one_without_rdma(demo: Cluster) -> None:
-    notes = {note.code: note for note in topology_notes(now=timezone.now(), clusters=[demo])}
+    notes = {note.code: note for note in topology_report(now=timezone.now(), clusters=[demo]).notes}
     (job,) = notes["spans_capacity_types"].objects
     assert job.startswith("foundation-models/nvl-pretrain-")
     assert notes["no_rdma"].objects
