@@ -215,7 +215,17 @@ def test_page_and_rest_agree_on_who_sees_what(
 
 
 @pytest.mark.parametrize(
-    "path", ["/teams/", "/queues/", "/admissions/", "/", "/queues/?everything=on", "/sources/"]
+    "path",
+    [
+        "/teams/",
+        "/queues/",
+        "/admissions/",
+        "/",
+        "/queues/?everything=on",
+        "/sources/",
+        "/capacity/",
+        "/capacity/topology/",
+    ],
 )
 @pytest.mark.parametrize(
     ("role", "hidden"),
