@@ -10,16 +10,17 @@ from rest_framework import serializers
 
 from apps.api.base import DetailView, ListView, Reading
 from apps.api.capacity import BucketsField, MeasuresSerializer, SlicesField, UnitSerializer
+from apps.api.devices import CardSerializer
 from apps.api.fields import Amounts, DecimalText, Instant, Text
 from apps.api.pagination import Key, Page, page_of_rows
 from apps.api.quotas import team_slugs
 from apps.api.schema import documented
+from apps.capacity.cards import card_rows, without_others
 from apps.capacity.filters import NodeForm
 from apps.capacity.rows import NodeDetail, NodePod, NodeRow
 from apps.capacity.selectors import node_detail, node_rows
 from apps.capacity.stack_selectors import node_stack
 from apps.observations.models import Source
-from apps.usage.devices import device_rows, without_others
 
 NODE_SOURCES = (Source.NODES.value, Source.PODS.value)
 
@@ -87,23 +88,6 @@ class NodePodSerializer(serializers.Serializer):  # type: ignore[type-arg]
         return slugs.get(pod.team_id)
 
 
-class DeviceSerializer(serializers.Serializer):  # type: ignore[type-arg]
-    """A device, or a MIG instance of it, at its newest sample; null is what the exporter does not say."""
-
-    device = Text()
-    instance = Text()
-    model = Text()
-    utilisation_ratio = DecimalText(allow_null=True)
-    utilisation_source = Text()
-    memory_used_bytes = serializers.IntegerField(allow_null=True, read_only=True)
-    memory_total_bytes = serializers.IntegerField(allow_null=True, read_only=True)
-    power_watts = DecimalText(allow_null=True)
-    xid = serializers.IntegerField(allow_null=True, read_only=True)
-    namespace = Text()
-    pod = Text()
-    sampled_at = Instant()
-
-
 class SoftwareSerializer(serializers.Serializer):  # type: ignore[type-arg]
     """One component of a node, named as in /stack/; `said_by`: "label", "node", "dra" or "telemetry"."""
 
@@ -113,7 +97,8 @@ class SoftwareSerializer(serializers.Serializer):  # type: ignore[type-arg]
 
 
 class NodeDetailSerializer(serializers.Serializer):  # type: ignore[type-arg]
-    """`pods`: those of the reader's teams; `pods_of_others` counts the rest, null where pods were never read."""
+    """`devices`: the node's cards, as in /devices/. `pods`: those of the reader's teams; `pods_of_others` counts the
+    rest, null where pods were never read."""
 
     cluster = Text(source="cluster.slug")
     name = Text(source="node.name")
@@ -134,12 +119,12 @@ class NodeDetailSerializer(serializers.Serializer):  # type: ignore[type-arg]
         found: list[dict[str, Any]] = SoftwareSerializer(known, many=True).data  # type: ignore[assignment]
         return found
 
-    @extend_schema_field(DeviceSerializer(many=True))
+    @extend_schema_field(CardSerializer(many=True))
     def get_devices(self, detail: NodeDetail) -> list[dict[str, Any]]:
         reading: Reading = self.context["reading"]
-        rows = device_rows(now=reading.now, clusters=[detail.cluster], node_name=detail.node.name)
+        rows = card_rows(now=reading.now, clusters=[detail.cluster], node=detail.node.name)
         shown = without_others(rows, reading.team_ids)
-        found: list[dict[str, Any]] = DeviceSerializer(shown, many=True).data  # type: ignore[assignment]
+        found: list[dict[str, Any]] = CardSerializer(shown, many=True, context=self.context).data  # type: ignore[assignment]
         return found
 
     @extend_schema_field(NodePodSerializer(many=True))

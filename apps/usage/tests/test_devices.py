@@ -1,4 +1,4 @@
-"""Devices at their newest sample, and the mean per team, worked out by hand."""
+"""How busy teams are, worked out by hand."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from apps.accounts.models import Team
 from apps.admissions.tests.builders import T0, bind, make_cluster, make_team
 from apps.fleet.models import Cluster
 from apps.observations.models import ClusterObject, DeviceSample, Pod
-from apps.usage.devices import device_rows, team_utilisation, without_others
+from apps.usage.devices import team_utilisation
 
 pytestmark = pytest.mark.django_db
 D = Decimal
@@ -65,47 +66,39 @@ def cluster() -> Cluster:
     return made
 
 
-def test_a_device_shows_its_newest_fresh_sample_only(cluster: Cluster) -> None:
-    sample(cluster, "GPU-1", "0.2500", ago=90)
-    sample(cluster, "GPU-1", "0.7500", ago=30)
-    sample(cluster, "GPU-2", "0.5000", ago=3600)
-    rows = device_rows(now=T0, clusters=[cluster])
-    assert [(row.device, row.utilisation_ratio) for row in rows] == [("GPU-1", D("0.7500"))]
+@pytest.fixture
+def teams(cluster: Cluster) -> dict[str, int]:
+    return dict(Team.objects.values_list("slug", "pk"))
 
 
-def test_mig_instances_are_devices_and_silence_is_not_zero(cluster: Cluster) -> None:
-    sample(cluster, "GPU-1", "0.4000", instance="3")
-    sample(cluster, "GPU-1", None, instance="5")
-    rows = device_rows(now=T0, clusters=[cluster], node_name="n1")
-    assert [(row.instance, row.utilisation_ratio) for row in rows] == [("3", D("0.4000")), ("5", None)]
-    assert device_rows(now=T0, clusters=[cluster], node_name="n2") == []
-
-
-def test_a_team_is_as_busy_as_the_mean_of_its_pods_devices(cluster: Cluster) -> None:
+def test_a_team_is_as_busy_as_the_mean_of_its_pods_devices(cluster: Cluster, teams: dict[str, int]) -> None:
+    """a: 0.9 and 0.3, what says nothing is left out; b: an instance at 0.1 and one at 0; GPU-5 is nobody's."""
     sample(cluster, "GPU-1", "0.9000", namespace="ml", pod="train-1")
     sample(cluster, "GPU-2", "0.3000", namespace="ml", pod="train-1")
     sample(cluster, "GPU-3", None, namespace="ml", pod="train-1")
-    sample(cluster, "GPU-4", "0.0000", namespace="web", pod="serve-1")
+    sample(cluster, "GPU-4", "0.1000", namespace="web", pod="serve-1", instance="3")
+    sample(cluster, "GPU-4", "0.0000", namespace="web", pod="serve-1", instance="5")
     sample(cluster, "GPU-5", "1.0000")
     busy = team_utilisation(now=T0, clusters=[cluster], team_ids=None)
-    assert sorted(busy.values()) == [D(0), D("0.6")]
+    assert busy == {teams["a"]: D("0.6"), teams["b"]: D("0.05")}
 
 
-def test_one_team_is_asked_for(cluster: Cluster) -> None:
+def test_only_the_newest_fresh_sample_counts(cluster: Cluster, teams: dict[str, int]) -> None:
+    sample(cluster, "GPU-1", "0.2500", ago=90, namespace="ml", pod="train-1")
+    sample(cluster, "GPU-1", "0.7500", ago=30, namespace="ml", pod="train-1")
+    sample(cluster, "GPU-2", "0.5000", ago=3600, namespace="ml", pod="train-1")
+    assert team_utilisation(now=T0, clusters=[cluster], team_ids=None) == {teams["a"]: D("0.75")}
+
+
+def test_one_team_is_asked_for(cluster: Cluster, teams: dict[str, int]) -> None:
     sample(cluster, "GPU-1", "0.9000", namespace="ml", pod="train-1")
     sample(cluster, "GPU-4", "0.1000", namespace="web", pod="serve-1")
-    rows = {row.device: row.team_id for row in device_rows(now=T0, clusters=[cluster])}
-    wanted = rows["GPU-4"]
-    assert wanted is not None
+    wanted = teams["b"]
     assert team_utilisation(now=T0, clusters=[cluster], team_ids=[wanted]) == {wanted: D("0.1")}
 
 
-def test_a_reader_sees_that_a_device_is_busy_but_not_whose_pod_is_on_it(cluster: Cluster) -> None:
-    sample(cluster, "GPU-1", "0.9000", namespace="ml", pod="train-1")
-    sample(cluster, "GPU-4", "0.1000", namespace="web", pod="serve-1")
-    rows = device_rows(now=T0, clusters=[cluster])
-    mine = rows[0].team_id
-    assert mine is not None
-    shown = without_others(rows, [mine])
-    assert [(row.pod, row.utilisation_ratio) for row in shown] == [("train-1", D("0.9")), ("", D("0.1"))]
-    assert without_others(rows, None) == rows
+def test_a_card_that_pods_share_is_no_teams(cluster: Cluster) -> None:
+    """Its utilisation is the card's; whose part is which is shown on the card."""
+    shares = [{"namespace": "ml", "pod": "train-1", "ratio": None}]
+    sample(cluster, "GPU-1", "0.9000", attribution="copies", shares=shares)
+    assert team_utilisation(now=T0, clusters=[cluster], team_ids=None) == {}
