@@ -1,0 +1,211 @@
+"""Capacity of a large fleet: 5,000 nodes, 40,000 cards, 60,000 pods, in the database.
+
+Floors, all in this run: reading and laying out the whole fleet, and an empty page of the same base template with
+one query, both in this process. Each figure is a median; what is compared is measured in turn. A change is one
+node cordoned or uncordoned, or one pod more, with the marks that a pull moves. Recomputing ends with the report and
+the rows that a page shows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from bench._fleet import Size, add_pod, change_node, remove_fleet, write_fleet
+from bench._report import Result, report
+
+if TYPE_CHECKING:
+    from django.http import HttpRequest, HttpResponse
+
+FULL_REPEATS, REPEATS = 5, 31
+SMALL = Size(nodes=50, pods=600)
+EMPTY = "{% extends 'base.html' %}{% block content %}<p>{{ count }}</p>{% endblock %}"
+
+
+def django_setup() -> None:
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gpuportal.settings")
+    os.environ.setdefault("PORTAL_PROCESS", "bench")
+    os.environ["PORTAL_CAPACITY_MEMORY"] = "true"
+    import django
+
+    django.setup()
+
+
+def seconds(work: Callable[[], object]) -> float:
+    gc.collect()
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def forget_everything() -> None:
+    from apps.capacity.reports import forget
+    from apps.capacity.store import STORE
+
+    STORE.clear()
+    forget()
+
+
+def read(cluster: Any) -> Any:
+    """What the page shows of the fleet: report and first rows."""
+    from django.utils import timezone
+
+    from apps.capacity.selectors import capacity_and_nodes
+
+    found, rows = capacity_and_nodes(now=timezone.now(), clusters=[cluster])
+    return found, list(rows[:50])
+
+
+def measure_recompute(cluster: Any, size: Size) -> dict[str, float]:
+    """Full recomputes and recomputes after one change, in turn, checked against each other."""
+    from django.utils import timezone
+
+    full, node_changed, pod_changed = [], [], []
+    for turn in range(FULL_REPEATS):
+        forget_everything()
+        full.append(seconds(lambda: read(cluster)))
+        for step in range(REPEATS // FULL_REPEATS):
+            number = turn * 100 + step
+            change_node(cluster, number, at=timezone.now())
+            node_changed.append(seconds(lambda: read(cluster)))
+            add_pod(cluster, size, turn * 100 + step, at=timezone.now())
+            pod_changed.append(seconds(lambda: read(cluster)))
+        carried_on = read(cluster)
+        forget_everything()
+        anew = read(cluster)
+        if (carried_on[0].pools, carried_on[0].notes, carried_on[1]) != (
+            anew[0].pools,
+            anew[0].notes,
+            anew[1],
+        ):
+            raise SystemExit("bench capacity: what was carried on differs from what is read anew")
+    return {
+        "full": statistics.median(full),
+        "node": statistics.median(node_changed),
+        "pod": statistics.median(pod_changed),
+    }
+
+
+def empty_page(request: HttpRequest) -> HttpResponse:
+    """The base template around one number from one query."""
+    from django.http import HttpResponse
+    from django.template import engines
+
+    from apps.fleet.models import Cluster
+
+    template = engines["django"].from_string(EMPTY)
+    return HttpResponse(template.render({"count": Cluster.objects.count()}, request))
+
+
+def client() -> Any:
+    from django.conf import settings
+    from django.test import Client
+    from django.urls import path
+
+    import gpuportal.urls
+    from apps.accounts.models import User
+
+    settings.ALLOWED_HOSTS = [*settings.ALLOWED_HOSTS, "testserver"]
+    gpuportal.urls.urlpatterns.insert(0, path("bench-empty/", empty_page))
+    user, _made = User.objects.get_or_create(
+        username="bench", defaults={"role": "platform_admin", "is_active": True}
+    )
+    found = Client()
+    found.force_login(user)
+    return found
+
+
+def get(browser: Any, url: str) -> None:
+    answer = browser.get(url)
+    if answer.status_code != 200:
+        raise SystemExit(f"bench capacity: {url} answered {answer.status_code}")
+
+
+def measure_page(browser: Any, url: str) -> dict[str, float]:
+    """Server time of the page and of the empty one, in turn."""
+    page, empty = [], []
+    for _ in range(REPEATS):
+        page.append(seconds(lambda: get(browser, url)))
+        empty.append(seconds(lambda: get(browser, "/bench-empty/")))
+    return {"page": statistics.median(page[1:]), "empty": statistics.median(empty[1:])}
+
+
+def queries(browser: Any, url: str) -> int:
+    """Statements of one page that has nothing in memory yet."""
+    from django.db import connection
+    from django.test.utils import CaptureQueriesContext
+
+    get(browser, url)
+    forget_everything()
+    with CaptureQueriesContext(connection) as captured:
+        get(browser, url)
+    return len(captured)
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--json", action="store_true")
+    chosen = options.parse_args()
+    with TemporaryDirectory() as static:
+        os.environ["PORTAL_STATIC_ROOT"] = static
+        django_setup()
+        for command in ("migrate", "collectstatic --noinput"):
+            manage = [sys.executable, "manage.py", *command.split(), "--verbosity", "0"]
+            subprocess.run(manage, cwd=Path(__file__).resolve().parent.parent, check=True)
+        measure(as_json=chosen.json)
+
+
+def measure(*, as_json: bool) -> None:
+    from django.db import connection
+    from django.utils import timezone
+
+    size, slug = Size(), f"bench-{os.getpid()}"
+    print(f"{size.nodes:,} nodes, {size.cards:,} cards, {size.pods:,} pods", flush=True)
+    made = []
+    try:
+        now = timezone.now() - timedelta(minutes=1)
+        large, small = write_fleet(slug, size, now=now), write_fleet(f"{slug}-small", SMALL, now=now)
+        made = [large, small]
+        with connection.cursor() as cursor:
+            cursor.execute("ANALYZE observations_node, observations_pod, observations_clusterobject")
+        took = measure_recompute(large, size)
+        browser = client()
+        url = f"/capacity/?cluster={large.slug}"
+        page = measure_page(browser, url)
+        counts = queries(browser, url), queries(browser, f"/capacity/?cluster={small.slug}")
+    finally:
+        for cluster in made:
+            remove_fleet(cluster)
+    print(
+        f"full {took['full'] * 1e3:.0f} ms, one node {took['node'] * 1e3:.1f} ms, one pod {took['pod'] * 1e3:.1f} ms; "
+        f"page {page['page'] * 1e3:.1f} ms, empty page {page['empty'] * 1e3:.1f} ms; "
+        f"queries {counts[0]} of {size.nodes} nodes, {counts[1]} of {SMALL.nodes}"
+    )
+    report(
+        "capacity",
+        [
+            Result(
+                "recompute after one node changed / full", took["node"] / took["full"], "ratio", 0.01, "lower"
+            ),
+            Result("recompute after one pod came / full", took["pod"] / took["full"], "ratio", 0.01, "lower"),
+            Result(
+                "/capacity/ / empty page with one query", page["page"] / page["empty"], "ratio", 5, "lower"
+            ),
+            Result("queries at 5,000 nodes less those at 50", counts[0] - counts[1], "count", 0, "lower"),
+        ],
+        as_json=as_json,
+    )
+
+
+if __name__ == "__main__":
+    main()
