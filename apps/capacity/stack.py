@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from apps.fleet.models import Cluster
 from apps.fleet.registry import first_label, registry
@@ -61,7 +62,7 @@ class NodeSoftware:
         return tuple(
             component
             for component, sayings in self.said.items()
-            if len({version_key(component, saying.text) for saying in sayings}) > 1
+            if len(sayings) > 1 and len({version_key(component, saying.text) for saying in sayings}) > 1
         )
 
 
@@ -124,9 +125,7 @@ def version_key(component: str, text: str) -> str:
 def from_node(labels: Mapping[str, str], info: Mapping[str, str]) -> dict[str, tuple[Said, ...]]:
     """What a node's labels and nodeInfo say."""
     found: dict[str, tuple[Said, ...]] = {}
-    vendors = registry().vendors.values()
-    drivers = tuple(name for vendor in vendors for name in vendor.labels.driver)
-    runtimes = tuple(name for vendor in vendors for name in vendor.labels.runtime)
+    drivers, runtimes = _label_names()
     labelled = {"driver": first_label(labels, drivers), "cuda": first_label(labels, runtimes)}
     for component, names in _IN_PARTS:
         parts = [labels.get(name, "") for name in names]
@@ -137,6 +136,15 @@ def from_node(labels: Mapping[str, str], info: Mapping[str, str]) -> dict[str, t
         component: (Said(info[component], "node"),) for component in OF_NODE_INFO if info.get(component)
     }
     return found
+
+
+@lru_cache(maxsize=1)
+def _label_names() -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The labels of drivers and of the runtimes that they support, of all vendors."""
+    every = [vendor.labels for vendor in registry().vendors.values()]
+    return tuple(n for found in every for n in found.driver), tuple(
+        n for found in every for n in found.runtime
+    )
 
 
 def from_devices(devices: Iterable[Mapping[str, object]]) -> dict[str, Said]:
@@ -153,10 +161,13 @@ def from_devices(devices: Iterable[Mapping[str, object]]) -> dict[str, Said]:
 def node_versions(nodes: Sequence[NodeSoftware]) -> list[NodeVersion]:
     """One row per node and component, in the order of components, clusters and names."""
     usual, written = _usual(nodes), _written(nodes)
+    ordered = sorted(nodes, key=lambda found: (found.cluster.name, found.cluster.pk, found.node))
+    odd = [frozenset(node.disagreements) for node in ordered]
     rows = []
     for component in COMPONENTS:
-        for node in sorted(nodes, key=lambda found: (found.cluster.name, found.cluster.pk, found.node)):
+        for node, disagreed in zip(ordered, odd, strict=True):
             saying = node.version(component)
+            other = _other(node, component, usual) if saying else ""
             rows.append(
                 NodeVersion(
                     cluster=node.cluster,
@@ -165,8 +176,8 @@ def node_versions(nodes: Sequence[NodeSoftware]) -> list[NodeVersion]:
                     component=component,
                     version=saying.text if saying else None,
                     source=saying.source if saying else "",
-                    usual=written.get((node.cluster.pk, component, _other(node, component, usual)), ""),
-                    disagrees=node.said[component][1:] if component in node.disagreements else (),
+                    usual=written.get((node.cluster.pk, component, other), "") if other else "",
+                    disagrees=node.said[component][1:] if component in disagreed else (),
                 )
             )
     return rows

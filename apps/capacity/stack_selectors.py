@@ -31,6 +31,8 @@ from apps.observations.models import DeviceSample, Node
 from apps.observations.selectors import live_nodes, live_objects, stale_after
 
 NodeKey = tuple[int, str]
+FEW = 100
+"""Up to so many nodes a query names each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,10 +139,10 @@ def _sampled_drivers(now: datetime, nodes: Collection[NodeKey]) -> dict[NodeKey,
     """The drivers that exporters of these nodes name in a fresh sample."""
     if not nodes:
         return {}
+    wanted = frozenset(nodes)
     newest = (
         DeviceSample.objects.filter(
             cluster_id__in={cluster_id for cluster_id, _name in nodes},
-            node_name__in=[name for _cluster, name in nodes],
             sampled_at__gt=now - 2 * stale_after(),
             sampled_at__lte=now,
         )
@@ -148,5 +150,11 @@ def _sampled_drivers(now: datetime, nodes: Collection[NodeKey]) -> dict[NodeKey,
         .order_by("cluster_id", "node_name", "-sampled_at")
         .distinct("cluster_id", "node_name")
     )
+    if len(wanted) <= FEW:
+        newest = newest.filter(node_name__in=[name for _cluster, name in wanted])
     found = newest.values_list("cluster_id", "node_name", "driver")
-    return {(cluster_id, name): Said(driver, "telemetry") for cluster_id, name, driver in found}
+    return {
+        (cluster_id, name): Said(driver, "telemetry")
+        for cluster_id, name, driver in found
+        if (cluster_id, name) in wanted
+    }
