@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from random import Random
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from worker.parsers.exporters import COLUMNS, Samples, group_by_metric, queries, samples
 
@@ -283,3 +286,55 @@ def test_a_series_that_is_none_gives_nothing(series: dict[str, Any]) -> None:
 def test_nothing_at_all() -> None:
     assert read() == Samples([], COLUMNS, [])
     assert "DCGM_FI_PROF_SM_ACTIVE|" in queries()[0]
+
+
+# ------------------------------------------------------------------ any labels
+PODS = [
+    {},
+    {"namespace": "ml", "pod": "a"},
+    {"namespace": "ml", "pod": "b"},
+    {"namespace": "web", "pod": "a"},
+]
+
+
+@st.composite
+def scrapes(draw: st.DrawFn) -> list[dict[str, Any]]:
+    """Series of up to four cards, some of them partitioned, with copies per pod, job and replica."""
+    found = []
+    for card in range(draw(st.integers(1, 4))):
+        instances = draw(st.sampled_from([[""], ["1"], ["1", "2", "13"], ["", "1"]]))
+        for instance in instances:
+            mig = {"GPU_I_ID": instance, "GPU_I_PROFILE": "1g.10gb"} if instance else {}
+            for metric in draw(
+                st.lists(st.sampled_from([UTIL, ENGINE, SM, USED, FREE, POWER, XID]), min_size=1)
+            ):
+                extra = draw(st.sampled_from([{}, {"vgpu": "0"}, {"hpc_job": "7"}, {"err_code": "3"}]))
+                value = draw(st.sampled_from([0, 0.25, 1, 45, "NaN", 9223372036854775794]))
+                pod = draw(st.sampled_from(PODS))
+                found.append(one(metric, value, UUID=f"GPU-{card}", **mig, **pod, **extra))
+    return found
+
+
+@given(scrapes(), st.randoms())
+def test_one_row_per_device_whatever_the_labels_do(series: list[dict[str, Any]], chance: Random) -> None:
+    found = rows(*series)
+    keys = [(row["device"], row["instance"]) for row in found]
+    said = {(s["metric"]["UUID"], s["metric"].get("GPU_I_ID", "")) for s in series}
+    assert len(keys) == len(set(keys))
+    assert set(keys) == said
+    powered = [row["device"] for row in found if row["power_watts"] is not None]
+    assert len(powered) == len(set(powered))
+    partitioned = {device for device, instance in keys if instance}
+    for row in found:
+        assert row["utilisation_ratio"] is None or 0 <= row["utilisation_ratio"] <= 1
+        assert (row["utilisation_ratio"] is None) is (row["utilisation_source"] == "")
+        assert row["device"] not in partitioned or row["utilisation_source"] != "gpu_util"
+        shares = json.loads(row["shares"])
+        # either nobody, or one pod by its name, or several in shares
+        assert (row["attribution"] == "") is (not row["pod"] and not shares)
+        assert (row["attribution"] == "whole") is bool(row["pod"])
+        assert len(shares) != 1
+        assert row["attribution"] == "per_process" or all(share["ratio"] is None for share in shares)
+    shuffled = list(series)
+    chance.shuffle(shuffled)
+    assert rows(*shuffled) == found
