@@ -97,6 +97,7 @@ def _over_committed(promised: Promises, quoting: Quoting, pools: Iterable[PoolRo
 
 
 def _loose(fleet: Fleet, promised: Promises, quoting: Quoting) -> Iterator[Note]:
+    reaching = {(cluster_id, flavor) for cluster_id, flavor, _resource in promised.reached}
     for (cluster_id, flavor, resource), (promise, pools) in promised.loose.items():
         amount: Decimal | None = promise.nominal
         if not amount:
@@ -115,7 +116,12 @@ def _loose(fleet: Fleet, promised: Promises, quoting: Quoting) -> Iterator[Note]
                 )
             yield Note("mixed_units", cluster, text % words, key, refs)
         elif not pools and flavor:
-            text = _("Flavor %(flavor)s has quota (%(amount)s %(resource)s), no node carries it.") % words
+            if (cluster_id, flavor) in reaching:
+                text = (
+                    _("Flavor %(flavor)s has quota (%(amount)s %(resource)s), its nodes offer none.") % words
+                )
+            else:
+                text = _("Flavor %(flavor)s has quota (%(amount)s %(resource)s), no node carries it.") % words
             yield Note("unused_flavor", cluster, text, key, refs)
         elif flavor:
             text = _(

@@ -29,7 +29,7 @@ def topology(request: HttpRequest) -> HttpResponseBase:
         "form": form,
         "fits": page.prepare(fits, per_page=100),
         "domains": page.prepare(domains),
-        "nodes": page.prepare(nodes),
+        "nodes": page.prepare(nodes, per_page=25),
         "notes": note_lines(readable(report.notes, every_team=page.team_ids is None)),
         "models": sorted({(row.model, row.model_label) for row in report.fits}),
         "levels": sorted({row.level for row in report.domains}),

@@ -100,6 +100,15 @@ def test_quota_in_a_flavor_that_no_node_carries(east: Cluster) -> None:
     assert refs(note) == {("flavor", "h200"), ("ClusterQueue", "red")}
 
 
+def test_quota_of_a_resource_that_the_nodes_of_a_flavor_do_not_offer(east: Cluster) -> None:
+    whole(east, "n1")
+    make_flavor(east, "h100", pool="h100")
+    make_queue(east, "red", h100={GPU: 8, "nvidia.com/mig-1g.10gb": 7})
+    (note,) = notes()
+    assert (note.code, note.objects) == ("unused_flavor", ("h100", "nvidia.com/mig-1g.10gb"))
+    assert note.text == "Flavor h100 has quota (7 nvidia.com/mig-1g.10gb), its nodes offer none."
+
+
 def test_a_flavor_kept_off_by_a_taint_reaches_nothing(east: Cluster) -> None:
     taint = {"key": "site.example/keep-out", "value": "", "effect": "NoSchedule"}
     make_node(east, "n1", {"pool": "h100"}, taints=[taint])
