@@ -49,6 +49,10 @@ WHERE cluster_id = ANY(%s) AND uid = ANY(%s) AND kind = 'Node' AND facet = 'devi
   AND observed_at > %s AND observed_at <= %s
 ORDER BY observed_at DESC, id DESC
 """
+_DEVICES_MARK = """
+SELECT count(*), max(observed_at), max(gone_at) FROM observations_clusterobject
+WHERE cluster_id = %s AND kind = ANY(%s) AND (gone_at IS NULL OR (kind = 'ResourceSlice' AND gone_at > %s))
+"""
 # Longer values were cut when they were stored, in the middle of their last part.
 _LONGEST_VALUE = 120
 _COLUMNS = (
@@ -174,6 +178,19 @@ def laid_together(*, now: datetime, cluster_id: int) -> bool:
 def rule_of(row: Reserve) -> Rule:
     """A reserve as the pure rules read it; one that is not stored yet comes last, as if made now."""
     return Rule(row.pk or 0, row.selector, row.model, row.sharing_mode, row.devices, row.reason)
+
+
+DevicesMark = tuple[int, datetime | None, datetime | None]
+
+
+def devices_mark(*, cluster_id: int, now: datetime) -> DevicesMark:
+    """Another one whenever `read_devices` would read something else: how many objects, and their newest changes."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            _DEVICES_MARK, [cluster_id, list(_DRA), now - timedelta(days=health_table().last_known_days)]
+        )
+        objects, seen, gone = cursor.fetchone()
+    return objects, seen, gone
 
 
 def read_devices(

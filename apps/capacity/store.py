@@ -40,7 +40,15 @@ from apps.capacity.laying import (
 )
 from apps.capacity.loading import Laid, load_nodes
 from apps.capacity.pooling import PoolSum
-from apps.capacity.reading import last_offered, read_devices, read_flavors, read_nodes, used_on_nodes
+from apps.capacity.reading import (
+    DevicesMark,
+    devices_mark,
+    last_offered,
+    read_devices,
+    read_flavors,
+    read_nodes,
+    used_on_nodes,
+)
 from apps.capacity.reserves import Place, Rule, Taken, lay
 from apps.fleet.dra import Adrift
 from apps.fleet.models import Cluster
@@ -116,6 +124,8 @@ class Kept:
     pods_until: datetime
     due: datetime | None
     look_at: datetime | None
+    devices_mark: DevicesMark | None = None
+    """Of the device objects that `around` has."""
 
 
 # ---- everything -----------------------------------------------------------------------------------------------
@@ -126,10 +136,12 @@ def full(cluster: Cluster, *, marks: Marks, rules: tuple[Rule, ...], now: dateti
     with connection.cursor() as cursor:
         cursor.execute(_NEWEST, {"cluster": cluster.pk})
         nodes_until, pods_until = cursor.fetchone()
+    mark = devices_mark(cluster_id=cluster.pk, now=now)
     (laid,) = load_nodes(
         [cluster], now=now, rules={cluster.pk: rules}, unread=() if marks.pods_read else [cluster.pk]
     )
-    return kept_of(laid, marks=marks, now=now, until=(nodes_until or _EPOCH, pods_until or _EPOCH))
+    kept = kept_of(laid, marks=marks, now=now, until=(nodes_until or _EPOCH, pods_until or _EPOCH))
+    return replace(kept, devices_mark=mark)
 
 
 def kept_of(laid: Laid, *, marks: Marks, now: datetime, until: tuple[datetime, datetime]) -> Kept:
@@ -189,6 +201,7 @@ class _Step:
     nodes_until: datetime
     pods_until: datetime
     look_at: datetime | None
+    devices_mark: DevicesMark | None
     uids: set[str] = field(default_factory=set)
     gone: set[str] = field(default_factory=set)
     living: int | None = None
@@ -237,6 +250,7 @@ def _advanced(
         nodes_until=before.nodes_until,
         pods_until=before.pods_until,
         look_at=before.look_at,
+        devices_mark=before.devices_mark,
     )
     if marks.moved(before.marks, Source.KUEUE) and _flavors(cluster) != before.around.flavors:
         raise _Anew
@@ -294,9 +308,14 @@ def _find_pods(step: _Step) -> None:
 def _find_devices(step: _Step) -> None:
     """Nodes of which drivers say something else. Whether a slice reaches a node depends on all nodes' labels."""
     cluster_id, before = step.around.cluster.pk, step.around.devices
-    labels = {node.name: node.health.labels for node in step.before.nodes if node.uid not in step.gone}
+    known = {node.name: node.health.labels for node in step.before.nodes}
+    labels = {node.name: known[node.name] for node in step.before.nodes if node.uid not in step.gone}
     fresh = read_nodes(cluster_ids=[cluster_id], uids=list(step.uids)) if step.uids else []
     labels.update((row.name, row.labels) for row in fresh)
+    mark = devices_mark(cluster_id=cluster_id, now=step.now)
+    if mark == step.devices_mark and labels == known:
+        return
+    step.devices_mark = mark
     view = read_devices(cluster_ids=[cluster_id], nodes={cluster_id: labels}, now=step.now).get(cluster_id)
     devices = {} if view is None else view.by_node
     adrift = Adrift() if view is None else view.adrift
@@ -434,6 +453,7 @@ def _replaced(step: _Step, changed: Mapping[str, NodeState | None], taken: dict[
         pods_until=step.pods_until,
         due=_due(nodes) if changed else before.due,
         look_at=step.look_at,
+        devices_mark=step.devices_mark,
     )
 
 

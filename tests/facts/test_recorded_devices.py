@@ -8,12 +8,16 @@ from __future__ import annotations
 from collections import Counter
 from datetime import datetime, timedelta
 from decimal import Decimal as D
+from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from apps.capacity.facts import NodeState, load_fleet
 from apps.capacity.selectors import capacity_report, node_detail
+from apps.capacity.store import STORE
 from apps.fleet.models import Cluster
 from apps.observations.models import ClusterObject, Node, Presence, Source, SourceState
 from simcluster.testing import running
@@ -183,3 +187,32 @@ def test_a_cluster_that_serves_no_device_objects_is_one_without_them() -> None:
         result = collect_source(cluster=cluster, source=Source.DEVICES, now=timezone.now(), seconds=30)
     assert (result.outcome, result.error) == ("ok", "")
     assert SourceState.objects.get(cluster=cluster, source=Source.DEVICES).presence == Presence.ABSENT
+
+
+def test_what_is_kept_in_memory_reads_device_objects_only_when_they_changed(
+    cluster: Cluster, settings: Any
+) -> None:
+    settings.CAPACITY_MEMORY = True
+    STORE.clear()
+
+    def pulled(minutes: int) -> tuple[dict[str, D], int]:
+        """What claims hold on dra-01 after another pull, and how often device objects were read for that."""
+        now = AT + timedelta(minutes=minutes)
+        SourceState.objects.filter(cluster=cluster, source=Source.DEVICES).update(
+            last_run_at=now, last_ok_at=now
+        )
+        with CaptureQueriesContext(connection) as queries:
+            node = dra_node(now)
+        held = {name: amount for part in node.claimed for name, amount in part.items()}
+        return held, sum('"spec"' in query["sql"] and "ResourceSlice" in query["sql"] for query in queries)
+
+    both = {"gpu.nvidia.com/gpu": D(2), "gpu.nvidia.com/mig-3g.40gb": D(2)}
+    assert pulled(1) == (both, 1)
+    assert pulled(2) == (both, 0)
+    ClusterObject.objects.filter(cluster=cluster, name="two-gpus").update(gone_at=AT + timedelta(minutes=3))
+    assert pulled(3) == ({"gpu.nvidia.com/mig-3g.40gb": D(2)}, 1)
+    Node.objects.filter(cluster=cluster, name="dra-01").update(
+        unschedulable=True, observed_at=AT + timedelta(minutes=4)
+    )
+    assert pulled(4) == ({"gpu.nvidia.com/mig-3g.40gb": D(2)}, 0)
+    STORE.clear()
