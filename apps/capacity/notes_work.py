@@ -18,7 +18,7 @@ from django.db import connection
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from apps.capacity.capacity_types import SPOT, capacity_type, has_rdma_label, node_table
+from apps.capacity.capacity_types import SPOT, has_rdma_label, node_table
 from apps.capacity.facts import Fleet, NodeState
 from apps.capacity.rows import Note, Ref
 from apps.fleet.models import Cluster
@@ -82,7 +82,7 @@ def work_notes(fleet: Fleet) -> Iterator[Note]:
             continue  # a node that is not known any more says nothing
         if job.accelerators >= node_table().rdma_from_accelerators and not any(map(has_rdma, own)):
             without[job.cluster_id].append(job)
-        if len({capacity_type(node.health.labels) == SPOT for node in own}) > 1:
+        if len({node.bought == SPOT for node in own}) > 1:
             spanning[job.cluster_id].append(job)
     for cluster_id, found in sorted(spanning.items()):
         text = ngettext(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from apps.capacity.capacity_types import capacity_type, has_numa_label, has_rdma_label
+from apps.capacity.capacity_types import has_numa_label, has_rdma_label
 from apps.capacity.facts import Fleet, NodeState, load_fleet
 from apps.capacity.notes_work import work_notes
 from apps.capacity.topology import (
@@ -94,10 +94,9 @@ def _pools(fleet: Fleet) -> list[_Pool]:
     """By cluster, largest pool first."""
     found: dict[tuple[int, str, str], list[Cards]] = defaultdict(list)
     for node in fleet.nodes:
-        bought = capacity_type(node.health.labels)
         for index, item in enumerate(node.falls):
             if item.group.mode is SharingMode.EXCLUSIVE:
-                found[node.cluster.pk, item.group.model, bought].append(_cards(node, index))
+                found[node.cluster.pk, item.group.model, node.bought].append(_cards(node, index))
     order = {pk: place for place, pk in enumerate(fleet.clusters)}
     pools = [
         _Pool(fleet.clusters[pk], model, bought, tuple(cards)) for (pk, model, bought), cards in found.items()
@@ -293,7 +292,7 @@ def _place_row(node: NodeState, layouts: Iterable[Layout]) -> PlaceRow:
         node=node.name,
         models=models,
         model_labels=tuple(model_label(model) for model in models),
-        capacity_type=capacity_type(labels),
+        capacity_type=node.bought,
         domain="/".join(step for step in next(racks, ()) if step and step != node.name),
         clique=labels.get(CLIQUE, ""),
         rdma=dict(sorted(node.rdma.items())),

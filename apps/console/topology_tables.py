@@ -9,6 +9,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
+from apps.capacity.topology import HOSTNAME
 from apps.capacity.topology_filters import CAPACITY_TYPES, KINDS
 from apps.capacity.topology_rows import DomainRow, FitRow, PlaceRow
 from apps.console.links import address, node_url
@@ -119,7 +120,7 @@ class DomainTable(PortalTable):
         """Indented by its depth; a node leads to its page."""
         if not record.domain:
             name: SafeString | str = gettext("in no domain")
-        elif record.node == record.name:
+        elif record.level == HOSTNAME and record.node:
             name = format_html('<a href="{}">{}</a>', node_url(record.cluster.slug, record.node), record.name)
         else:
             name = record.name
