@@ -23,7 +23,7 @@ from apps.fleet.registry import registry
 CounterKey = tuple[str, str, str, str]
 """(driver, pool, set, counter)."""
 Counters = Mapping[CounterKey, Decimal]
-ZERO = Decimal(0)
+ZERO, ONE = Decimal(0), Fraction(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +50,14 @@ class Card:
 
     @property
     def why(self) -> str:
-        return ", ".join(dict.fromkeys(device.tainted for device in self.units if device.tainted))
+        said = [device.tainted for device in self.units if device.tainted]
+        return ", ".join(dict.fromkeys(said)) if said else ""
 
 
 def weight(device: DraDevice) -> tuple[Fraction, Fraction | None]:
     """(compute, memory) of a device as parts of its card; memory None where not known."""
     if not device.is_part:
-        return Fraction(1), Fraction(1)
+        return ONE, ONE
     if device.vendor == "nvidia":
         known = mig_weight(device.model, device.profile)
         return known.compute, known.memory

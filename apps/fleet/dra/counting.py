@@ -169,9 +169,13 @@ def _parts(card: Card, unit: DraDevice, held: Held) -> Iterator[tuple[tuple[str,
     """Who holds how much of a unit. A whole card is held under whichever of its names was allocated, and no more
     than once."""
     keys = [unit.key] if unit.is_part else [device.key for device in card.listed if not device.is_part]
+    parts = [held.shares[key] for key in keys if key in held.shares]
+    if len(parts) <= 1:  # of one listing, the claims' parts are the whole at most
+        yield from parts[0].items() if parts else ()
+        return
     shares: dict[tuple[str, str], Fraction] = defaultdict(Fraction)
-    for key in keys:
-        for claim, part in held.shares.get(key, {}).items():
+    for claims in parts:
+        for claim, part in claims.items():
             shares[claim] += part
     total = sum(shares.values(), Fraction(0))
     for claim, part in shares.items():

@@ -29,10 +29,6 @@ class Held:
     without_pod: list[ClaimObject] = field(default_factory=list)
     admin: list[ClaimObject] = field(default_factory=list)
 
-    def amount(self, key: DeviceKey) -> Fraction:
-        """How much of a device is taken, 0 to 1."""
-        return min(ONE, sum(self.shares.get(key, {}).values(), Fraction(0)))
-
 
 def held_by(
     claims: Iterable[ClaimObject], devices: Mapping[DeviceKey, DraDevice], drivers: Collection[str]
@@ -64,7 +60,11 @@ def held_by(
 
 
 def _parts(device: DraDevice, shares: list[tuple[ClaimObject, Spec]]) -> dict[tuple[str, str], Fraction]:
-    """Each claim's part of a device: by what it consumes where that is said, else equal parts of what is left."""
+    """Each claim's part of a device: by what it consumes where that is said, else equal parts of what is left.
+    Together never more than the device."""
+    if len(shares) == 1 and not device.multiple:
+        claim = shares[0][0]
+        return {(claim.namespace, claim.name): ONE}
     consumed = [_consumed(device, result) if device.multiple else None for _claim, result in shares]
     known = sum((part for part in consumed if part is not None), Fraction(0))
     silent = consumed.count(None)
@@ -72,7 +72,8 @@ def _parts(device: DraDevice, shares: list[tuple[ClaimObject, Spec]]) -> dict[tu
     parts: dict[tuple[str, str], Fraction] = defaultdict(Fraction)
     for (claim, _result), part in zip(shares, consumed, strict=True):
         parts[claim.namespace, claim.name] += equal if part is None else part
-    return dict(parts)
+    over = max(ONE, known)  # shares of a device that has shrunk since
+    return {claim: part / over for claim, part in parts.items()}
 
 
 def _consumed(device: DraDevice, result: Spec) -> Fraction | None:
