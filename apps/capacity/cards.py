@@ -141,17 +141,17 @@ def iter_cards(
     model: str = "",
     sharing_mode: str = "",
     after: tuple[int, str] | None = None,
-    places: Collection[tuple[int, str]] | None = None,
+    quiet_in: Collection[tuple[int, str]] | None = None,
 ) -> Iterator[CardRow]:
-    """The same, node by node in the order of their keys, read only as far as it is asked for. `after`: begin with
-    this (cluster id, node); `places`: only these; `model`, `sharing_mode`: only nodes that have such a group, and its
-    cards."""
+    """The same, node by node in the order of their keys, read only as far as it is asked for. `after`: begin with this
+    (cluster id, node); `model`, `sharing_mode`: only nodes that have such a group, and its cards; `quiet_in`: only
+    cards at noise level on these."""
     chosen = list(enabled_clusters() if clusters is None else clusters)
     nodes = [
         state
         for state in sorted(_states(now, chosen, node), key=lambda state: (state.cluster.pk, state.name))
         if (after is None or (state.cluster.pk, state.name) >= after)
-        and (places is None or (state.cluster.pk, state.name) in places)
+        and (quiet_in is None or (state.cluster.pk, state.name) in quiet_in)
         and any(
             model in ("", item.group.model) and sharing_mode in ("", str(item.group.mode))
             for item in state.falls
@@ -161,7 +161,7 @@ def iter_cards(
     for chunk in _growing(nodes):
         found = _Surroundings.load(now, chunk, whose)
         for state in chunk:
-            for row in found.rows(state):
+            for row in found.rows(state, only_quiet=quiet_in is not None):
                 if model in ("", row.model) and sharing_mode in ("", row.sharing_mode):
                     yield row
 
@@ -180,7 +180,7 @@ def idle_cards(*, now: datetime, clusters: Iterable[Cluster] | None = None) -> l
     places = quiet_places(now=now, clusters=chosen)
     if not places:
         return []
-    return [row for row in iter_cards(now=now, clusters=chosen, places=places) if row.is_idle]
+    return [row for row in iter_cards(now=now, clusters=chosen, quiet_in=places) if row.is_idle]
 
 
 def _states(now: datetime, clusters: Sequence[Cluster], node: str) -> Iterable[NodeState]:
@@ -243,11 +243,16 @@ class _Surroundings:
             quiet_devices(now=now, clusters=clusters, nodes=names),
         )
 
-    def rows(self, state: NodeState) -> Iterator[CardRow]:
+    def rows(self, state: NodeState, *, only_quiet: bool) -> Iterator[CardRow]:
         place = (state.cluster.pk, state.name)
         pods = self.pods.get(place, [])
         for card in lay_cards(state.falls, state.shares, self.seen.get(place, ()), pods):
-            yield self._row(state, card)
+            if not only_quiet or self._is_quiet(state.cluster.pk, card):
+                yield self._row(state, card)
+
+    def _is_quiet(self, cluster_id: int, card: Card) -> bool:
+        samples = card.seen.samples if card.seen else ()
+        return any((cluster_id, sample.device, sample.instance) in self.quiet for sample in samples)
 
     def _row(self, state: NodeState, card: Card) -> CardRow:
         whole = card.seen.whole if card.seen else None

@@ -41,13 +41,24 @@ WHERE cluster_id = ANY(%(clusters)s) AND sampled_at > %(since)s AND sampled_at <
 GROUP BY cluster_id, device, instance
 HAVING max(utilisation_ratio) <= %(noise)s AND count(utilisation_ratio) >= %(enough)s
 """
-# Nodes where pods hold accelerators and some device was quiet lately.
+# Nodes where a quiet device is named to a pod, or where pods hold more than the busy devices.
 _PLACES = """
-SELECT DISTINCT s.cluster_id, s.node_name FROM observations_devicesample s
-JOIN observations_pod p ON p.cluster_id = s.cluster_id AND p.node_name = s.node_name AND p.gone_at IS NULL
-  AND p.phase NOT IN ('Succeeded', 'Failed') AND (p.devices > 0 OR p.claims <> '[]')
-WHERE s.cluster_id = ANY(%(clusters)s) AND s.sampled_at > %(since)s AND s.sampled_at <= %(now)s
-  AND s.utilisation_ratio <= %(noise)s
+WITH device AS (
+  SELECT cluster_id, node_name, max(utilisation_ratio) <= %(noise)s AS quiet, bool_or(pod <> '') AS named
+  FROM observations_devicesample
+  WHERE cluster_id = ANY(%(clusters)s) AND sampled_at > %(since)s AND sampled_at <= %(now)s
+    AND utilisation_ratio IS NOT NULL
+  GROUP BY cluster_id, node_name, device, instance),
+node AS (
+  SELECT cluster_id, node_name, count(*) FILTER (WHERE NOT quiet) AS busy, bool_or(quiet AND named) AS named
+  FROM device GROUP BY 1, 2 HAVING bool_or(quiet)),
+held AS (
+  SELECT cluster_id, node_name, sum(devices) AS units, bool_or(claims <> '[]') AS claims FROM observations_pod
+  WHERE cluster_id = ANY(%(clusters)s) AND gone_at IS NULL AND node_name <> ''
+    AND phase NOT IN ('Succeeded', 'Failed') AND (devices > 0 OR claims <> '[]')
+  GROUP BY 1, 2)
+SELECT cluster_id, node_name FROM node JOIN held USING (cluster_id, node_name)
+WHERE named OR claims OR units > busy
 """
 
 
@@ -110,8 +121,8 @@ def quiet_devices(
 
 
 def quiet_places(*, now: datetime, clusters: Iterable[Cluster]) -> set[tuple[int, str]]:
-    """(cluster id, node) where pods hold accelerators and some device was at noise level lately. Evidence needs that,
-    since no more samples may be missing than this looks back, and it is cheap to ask."""
+    """(cluster id, node) where something that is held may be at noise level. Evidence needs that, since no more samples
+    may be missing than this looks back, and it is cheap to ask."""
     missing = WINDOW * float(1 - ENOUGH) + timedelta(seconds=settings.COLLECT_INTERVAL_SECONDS)
     values: dict[str, Any] = {
         "clusters": [cluster.pk for cluster in clusters],
