@@ -181,6 +181,20 @@ NEURON = Exporter(
     workload=(),
     metrics=(Metric("neuroncore_utilization_ratio", "NeuronCore utilization ratio", "ratio"),),
 )
+HAMI = Exporter(
+    job="hami-device-plugin-monitor",
+    namespace="kube-system",
+    pod="hami-device-plugin",
+    container="vgpu-monitor",
+    port=9394,
+    workload=(),
+    metrics=(
+        Metric("hami_host_gpu_utilization_ratio", "GPU core utilization (0 - 100).", "percent"),
+        Metric("hami_host_gpu_memory_used_bytes", "GPU device memory usage in bytes.", "used", _MIB),
+        Metric("hami_host_gpu_memory_total_bytes", "GPU device memory in bytes.", "total", _MIB),
+    ),
+)
+"""Beside DCGM's, on nodes whose cards HAMi splits: the same cards once more."""
 EXPORTERS: dict[str, Exporter] = {
     "nvidia": DCGM,
     "amd": AMD,
@@ -191,5 +205,5 @@ EXPORTERS: dict[str, Exporter] = {
     "neuron": NEURON,
 }
 METRICS: dict[str, Metric] = {
-    metric.name: metric for exporter in EXPORTERS.values() for metric in exporter.metrics
+    metric.name: metric for exporter in (*EXPORTERS.values(), HAMI) for metric in exporter.metrics
 }

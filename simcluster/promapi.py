@@ -139,7 +139,7 @@ class _Query:
         named = set(self._named(matchers, METRICS))
         self._metrics = {
             exporter.job: [metric for metric in exporter.metrics if metric.name in named]
-            for exporter in telemetry.nodes.values()
+            for exporter in telemetry.targets.values()
         }
         self.wants_up = bool(self._named(matchers, ("up",)))
         self._others = [m for m in matchers if m.label != "__name__"]
@@ -163,7 +163,7 @@ class _Query:
                     yield from self._instance(instance)
 
     def _up(self) -> Iterator[tuple[Labels, _Parts]]:
-        for node, target in self._targets.items():
+        for (node, _job), target in self._targets.items():
             labels = {"__name__": "up", **target}
             if promql.matches(self._others, labels):
                 texts = [("1" if self.telemetry.up(node, at) else "0") for at in self.times]
@@ -180,7 +180,7 @@ class _Query:
             for view in self.telemetry.views(instance, run, self.times):
                 who = view.user and view.user._replace(activity=0.0, memory=0.0)
                 found.setdefault((who, view.parts, later), []).append((run, view))
-        target = self._targets[instance.node]
+        target = self._targets[instance.node, instance.exporter.job]
         for (who, _parts, _later), views in found.items():
             at = self.times[views[0][0].first]
             pod = _pod_labels(instance.exporter, who, target)
@@ -209,11 +209,10 @@ class _Query:
         return parts
 
 
-def targets(telemetry: Telemetry) -> dict[str, Labels]:
-    """The scrape target of each node with an exporter."""
-    return {
-        node: _target_labels(node, exporter, i) for i, (node, exporter) in enumerate(telemetry.nodes.items())
-    }
+def targets(telemetry: Telemetry) -> dict[tuple[str, str], Labels]:
+    """The scrape targets, by node and job."""
+    found = enumerate(telemetry.targets.items())
+    return {(node, job): _target_labels(node, exporter, i) for i, ((node, job), exporter) in found}
 
 
 def _answer(kind: str, results: list[bytes]) -> bytes:
@@ -330,7 +329,7 @@ def _targets(
     telemetry, now = request.cluster.telemetry, request.cluster.now()
     active = [
         {"labels": labels, "health": "up" if telemetry.up(node, now) else "down"}
-        for node, labels in targets(telemetry).items()
+        for (node, _job), labels in targets(telemetry).items()
     ]
     return _success({"activeTargets": active, "droppedTargets": []})
 

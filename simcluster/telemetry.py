@@ -163,7 +163,8 @@ class Telemetry:
     def __init__(self, epoch: float = 0.0) -> None:
         self.epoch = epoch
         self.instances: list[Instance] = []
-        self.nodes: dict[str, Exporter] = {}
+        self.targets: dict[tuple[str, str], Exporter] = {}
+        """By node and job."""
         self.outages: dict[str, list[tuple[float, float | None]]] = {}
         self.lock = threading.RLock()
 
@@ -172,7 +173,7 @@ class Telemetry:
         with self.lock:
             self.instances.append(instance)
             instance.card.instances.append(instance)
-            self.nodes.setdefault(instance.node, instance.exporter)
+            self.targets.setdefault((instance.node, instance.exporter.job), instance.exporter)
 
     def begin(
         self, instance: Instance, at: float, users: tuple[User, ...], profile: Profile, salt: int

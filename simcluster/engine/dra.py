@@ -206,22 +206,25 @@ class Dra:
         names = [
             f"{holding.name}-{self.world.suffix(5, 'holder', holding.name, n)}" for n in range(holding.pods)
         ]
-        claim = self._claim(holding, names)
+        claim = None if holding.claim == "none" else self._claim(holding, names)
         pods = [self._pod(holding, name, claim) for name in names]
-        for pod in pods:
-            reserved = claim["status"].setdefault("reservedFor", [])
-            reserved.append(
-                {"resource": "pods", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}
-            )
-        if pods and holding.claim in ("template", "extended"):
-            claim["metadata"]["ownerReferences"] = [_owner("v1", "Pod", pods[0])]
-        self.world.put(_CLAIM, claim)
+        if claim is not None:
+            self._reserve(holding, claim, pods)
         for pod in pods:
             self.world.put(_POD, pod)
             words = f"Successfully assigned {holding.namespace}/{pod['metadata']['name']} to {holding.node}"
             self.world.event(pod, "Scheduled", words, "default-scheduler")
-        if holding.claim != "admin":
+        if claim is not None and holding.claim != "admin":
             self._use(holding, claim, names)
+
+    def _reserve(self, holding: Holding, claim: Obj, pods: list[Obj]) -> None:
+        for pod in pods:
+            meta = pod["metadata"]
+            reserved = claim["status"].setdefault("reservedFor", [])
+            reserved.append({"resource": "pods", "name": meta["name"], "uid": meta["uid"]})
+        if pods and holding.claim in ("template", "extended"):
+            claim["metadata"]["ownerReferences"] = [_owner("v1", "Pod", pods[0])]
+        self.world.put(_CLAIM, claim)
 
     def _claim(self, holding: Holding, pods: list[str]) -> Obj:
         name, annotations = holding.name, {}
@@ -256,9 +259,9 @@ class Dra:
             },
         }
 
-    def _pod(self, holding: Holding, name: str, claim: Obj) -> Obj:
+    def _pod(self, holding: Holding, name: str, claim: Obj | None) -> Obj:
         now = stamp(self.world.now)
-        claimed = claim["metadata"]["name"]
+        claimed = claim["metadata"]["name"] if claim else ""
         requests = {"cpu": str(holding.cpu), "memory": f"{holding.memory_gib}Gi"}
         resources: Obj = {"requests": requests}
         spec: Obj = {"nodeName": holding.node, "schedulerName": "default-scheduler"}
@@ -272,7 +275,7 @@ class Dra:
                 "resourceClaimName": claimed,
                 "requestMappings": [mapping],
             }
-        else:
+        elif claim is not None:
             template = {"resourceClaimTemplateName": f"{holding.name}-gpu"}
             source = template if holding.claim == "template" else {"resourceClaimName": claimed}
             spec["resourceClaims"] = [{"name": "gpu", **source}]

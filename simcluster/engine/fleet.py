@@ -13,7 +13,7 @@ from simcluster.scenario import FleetFile, Model, Pool, Stack
 from simcluster.telemetry import Card, Instance, Profile, User
 from simcluster.timestamps import stamp
 
-from .instances import card_name, device_instance
+from .instances import card_name, device_instance, monitored
 from .model import NodeState, Obj, PodState, Unit
 from .node_objects import (
     driver_labels,
@@ -155,6 +155,8 @@ class Fleet:
         found = device_instance(node, pool, model, card, index, driver, part=part, memory_mib=memory_mib)
         if found is not None:
             self.world.telemetry.add(found)
+            if pool.mode == "hami":
+                self.world.telemetry.add(monitored(found, index))
         return found
 
     def add_instance(

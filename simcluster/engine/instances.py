@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from hashlib import blake2b
 
-from simcluster.exporters import EXPORTERS, SM
+from simcluster.exporters import EXPORTERS, HAMI, SM
 from simcluster.scenario import Model, Pool
 from simcluster.telemetry import Card, Instance
 
@@ -51,6 +51,27 @@ def device_instance(
         lacks=frozenset(lacks),
         blank=frozenset(pool.scrape.blank.get(str(index), ())),
         sharing=pool.scrape.sharing,
+    )
+
+
+def monitored(found: Instance, index: int) -> Instance:
+    """The card as HAMi's monitor sees it: the same pods, at the same times."""
+    return Instance(
+        labels={
+            "device_index": str(index),
+            "device_type": f"NVIDIA-{found.labels['modelName']}",
+            "device_uuid": found.card.uuid,
+        },
+        node=found.node,
+        memory_mib=found.memory_mib,
+        idle_watts=found.idle_watts,
+        max_watts=found.max_watts,
+        part=False,
+        salt=found.salt,
+        card=Card(found.card.uuid),
+        exporter=HAMI,
+        uses=found.uses,
+        ends=found.ends,
     )
 
 

@@ -218,13 +218,13 @@ class TeamsFile(_Strict, frozen=True):
 class Holding(_Strict, frozen=True):
     """A ResourceClaim and the pods that use it, from `at` (days after the epoch) on. shared: one claim that all pods
     name; template: a claim of one pod; extended: the pod asks for an extended resource; admin: a look at devices that
-    takes none."""
+    takes none; none: pods of a node that hold no device, only its processors and memory."""
 
     name: str
     namespace: str
     node: str
     devices: tuple[str, ...]
-    claim: Literal["shared", "template", "extended", "admin"]
+    claim: Literal["shared", "template", "extended", "admin", "none"]
     at: float
     pods: int = 1
     cpu: int = 4

@@ -26,6 +26,7 @@ TARGETS = {
     "xpumanager": 1,
     "tpu-device-plugin": 1,
     "neuron-monitor": 1,
+    "hami-device-plugin-monitor": 1,
 }
 """Nodes with an exporter, counted in fleet.yaml."""
 
@@ -195,6 +196,25 @@ def test_each_vendors_exporter_counts_its_devices(prometheus: Any, query: str, s
     found = instant(prometheus, query)
     assert len(found) == series
     assert all(one["metric"]["job"] in TARGETS for one in found)
+
+
+def test_two_exporters_see_the_same_cards(prometheus: Any) -> None:
+    for metric, other in (
+        (USED, "hami_host_gpu_memory_used_bytes"),
+        (UTIL, "hami_host_gpu_utilization_ratio"),
+    ):
+        scale = 1 << 20 if metric == USED else 1
+        own = {
+            one["metric"]["UUID"]: int(one["value"][1]) * scale
+            for one in instant(prometheus, f'{metric}{{Hostname="l40s-hami-01"}}')
+        }
+        assert len(own) == 4
+        monitor = {one["metric"]["device_uuid"]: one for one in instant(prometheus, other)}
+        assert {one["metric"]["node"] for one in monitor.values()} == {"l40s-hami-01"}
+        if metric == UTIL:
+            assert {uuid: int(one["value"][1]) for uuid, one in monitor.items()} == own
+        else:  # the driver's own part is counted by one and not by the other
+            assert all(0 <= int(one["value"][1]) - own[uuid] < 400 << 20 for uuid, one in monitor.items())
 
 
 def test_units_are_the_exporters_own(prometheus: Any) -> None:

@@ -63,6 +63,8 @@ def said(report: CapacityReport) -> list[dict[str, Any]]:
                 if unit.resource in units:
                     sums[unit.resource] = sums.get(unit.resource, 0) + int(unit.allocatable)
             row["units"] = sums
+        if pool.stranded:
+            row["stranded"] = int(pool.stranded)
         found.append(row)
     return sorted(found, key=lambda row: (row["model"], row["mode"]))
 
