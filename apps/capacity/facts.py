@@ -53,10 +53,10 @@ class Fleet:
     quota_version: tuple[object, ...] | None = None
     adrift: dict[int, Adrift] = field(default_factory=dict)
 
-    def alike(self) -> Iterator[tuple[NodeState, list[str]]]:
-        """Each kind of node once: one of them, and the names of all."""
+    def alike(self) -> Iterator[tuple[NodeState, Mapping[str, NodeState]]]:
+        """Each kind of node once: one of them, and all by uid."""
         for members in self.kinds.values():
-            yield next(iter(members.values())), sorted(node.name for node in members.values())
+            yield next(iter(members.values())), members
 
 
 def load_fleet(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
+from itertools import accumulate
 from typing import overload
 
 from django.db.models import Q
@@ -30,15 +32,47 @@ ZERO = Decimal(0)
 _OVER = ("Succeeded", "Failed")
 
 
+Member = tuple[NodeState, int]
+
+
+class _Members(Sequence[Member]):
+    """Every group of some nodes, in their order, without a list of them all."""
+
+    def __init__(self, nodes: Sequence[NodeState]) -> None:
+        self._nodes = nodes
+        self._ends = list(accumulate(len(node.falls) for node in nodes))
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    @overload
+    def __getitem__(self, index: int) -> Member: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Member]: ...
+    def __getitem__(self, index: int | slice) -> Member | list[Member]:
+        if isinstance(index, slice):
+            return [self._at(place) for place in range(*index.indices(len(self)))]
+        if not -len(self) <= index < len(self):
+            raise IndexError(index)
+        return self._at(index % len(self))
+
+    def _at(self, place: int) -> Member:
+        found = bisect_right(self._ends, place)
+        return self._nodes[found], place - (self._ends[found - 1] if found else 0)
+
+    def __iter__(self) -> Iterator[Member]:
+        return ((node, index) for node in self._nodes for index in range(len(node.falls)))
+
+
 class NodeRows(Sequence[NodeRow]):
     """Rows of a fleet's nodes, one per group, each made when somebody looks at it and kept with its node."""
 
-    def __init__(self, members: Sequence[tuple[NodeState, int]]) -> None:
+    def __init__(self, members: Sequence[Member]) -> None:
         self._members = members
 
     @classmethod
-    def of(cls, nodes: Iterable[NodeState]) -> NodeRows:
-        return cls([(node, index) for node in nodes for index in range(len(node.falls))])
+    def of(cls, nodes: Sequence[NodeState]) -> NodeRows:
+        return cls(_Members(nodes))
 
     def __len__(self) -> int:
         return len(self._members)

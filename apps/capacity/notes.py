@@ -5,7 +5,7 @@ Here: nodes and the flavors that reach them. What queues promise is notes_quota.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
@@ -13,7 +13,7 @@ from django.utils.translation import ngettext
 from apps.capacity.facts import Fleet, NodeState
 from apps.capacity.labels import code_text
 from apps.capacity.notes_claims import claim_notes
-from apps.capacity.notes_quota import quota_notes, quoted
+from apps.capacity.notes_quota import over_committed, quota_notes, quoted
 from apps.capacity.promised import Promises
 from apps.capacity.rows import Note, PoolRow, Ref
 from apps.fleet.models import Cluster
@@ -37,12 +37,23 @@ NAMES_SHOWN = 3
 
 def notes(fleet: Fleet, promised: Promises, pools: Iterable[PoolRow]) -> Iterator[Note]:
     """Most important first."""
+    yield from first_notes(fleet, promised, pools)
+    yield from lasting_notes(fleet, promised)
+
+
+def first_notes(fleet: Fleet, promised: Promises, pools: Iterable[PoolRow]) -> Iterator[Note]:
+    """What follows numbers of pools and claims."""
     for cluster in fleet.pods_missing:
         text = _("Pods of this cluster were never read: what is held and free there is not known.")
         yield Note("pods_missing", cluster, text)
-    yield from quota_notes(fleet, promised, pools)
-    yield from _flavor_notes(fleet, promised)
+    yield from over_committed(promised, pools)
     yield from claim_notes(fleet)
+
+
+def lasting_notes(fleet: Fleet, promised: Promises) -> Iterator[Note]:
+    """What rests on the kinds of nodes and on what queues promise, not on numbers."""
+    yield from quota_notes(fleet, promised)
+    yield from _flavor_notes(fleet, promised)
     yield from _node_codes(fleet)
 
 
@@ -50,6 +61,10 @@ def readable(found: Iterable[Note], *, every_team: bool) -> tuple[Note, ...]:
     """What a reader may see of notes: those of single teams only name queues and jobs to who sees every team."""
     shown = (note if every_team else note.for_everybody() for note in found)
     return tuple(note for note in shown if note is not None)
+
+
+def names_of(nodes: Mapping[str, NodeState]) -> list[str]:
+    return [node.name for node in nodes.values()]
 
 
 def node_refs(names: Iterable[str]) -> tuple[Ref, ...]:
@@ -66,10 +81,10 @@ def _flavor_notes(fleet: Fleet, promised: Promises) -> Iterator[Note]:
             continue
         found = set(_reaching(node, pairs))
         if () in found:
-            none[node.cluster] += alike
+            none[node.cluster] += names_of(alike)
         for flavors in found:
             if len(flavors) > 1:
-                several[node.cluster, flavors] += alike
+                several[node.cluster, flavors] += names_of(alike)
     for cluster in sorted(none, key=_place):
         names = sorted(none[cluster])
         text = ngettext(
@@ -106,7 +121,7 @@ def _node_codes(fleet: Fleet) -> Iterator[Note]:
     for node, alike in fleet.alike():
         for code in {*node.codes, *(code for item in node.falls for code in item.group.codes)}:
             if code in NODE_CODES:
-                found[code, node.cluster] += alike
+                found[code, node.cluster] += names_of(alike)
     for code, cluster in sorted(found, key=lambda key: (NODE_CODES.index(key[0]), key[1].name)):
         names = sorted(found[code, cluster])
         shown = ", ".join(names[:NAMES_SHOWN]) + (" …" if len(names) > NAMES_SHOWN else "")

@@ -29,9 +29,12 @@ FLAVORS_SHOWN = 3
 Target = tuple[PoolKey, UnitKey]
 
 
-def quota_notes(fleet: Fleet, promised: Promises, pools: Iterable[PoolRow]) -> Iterator[Note]:
+def over_committed(promised: Promises, pools: Iterable[PoolRow]) -> Iterator[Note]:
+    yield from _over_committed(promised, _quoting(promised), pools)
+
+
+def quota_notes(fleet: Fleet, promised: Promises) -> Iterator[Note]:
     quoting = _quoting(promised)
-    yield from _over_committed(promised, quoting, pools)
     yield from _cycles(fleet, promised)
     yield from _loose(fleet, promised, quoting)
     yield from _mixed_trees(fleet, promised, quoting)
@@ -51,6 +54,14 @@ Quoting = dict[tuple[int, str, str], list[Ref]]
 
 
 def _quoting(promised: Promises) -> Quoting:
+    """Worked out once for the same promises."""
+    if "quoting" not in promised.kept:
+        promised.kept["quoting"] = _who_quotes(promised)
+    found: Quoting = promised.kept["quoting"]
+    return found
+
+
+def _who_quotes(promised: Promises) -> Quoting:
     found: Quoting = defaultdict(list)
     for cluster_id, tree in promised.trees.items():
         for key in tree:
@@ -252,7 +263,7 @@ def _unregistered(fleet: Fleet, promised: Promises) -> Iterator[Note]:
     found: dict[tuple[int, str], list[Ref]] = defaultdict(list)
     for node, alike in fleet.alike():
         for resource in node.unregistered:
-            found[node.cluster.pk, resource] += [Ref("node", name) for name in alike]
+            found[node.cluster.pk, resource] += [Ref("node", one.name) for one in alike.values()]
     for refs in found.values():
         refs.sort(key=lambda ref: ref.name)
     for cluster_id, tree in promised.trees.items():

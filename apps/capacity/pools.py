@@ -335,7 +335,7 @@ def totals(fleet: Fleet, promised: Promises) -> Totals:
         nominal=said(promised.nominal),
         ceiling=said(promised.ceiling),
         pools=len(fleet.sums),
-        nodes=sum(bool(node.falls) for node in fleet.nodes),
+        nodes=sum(len(alike) for node, alike in fleet.alike() if node.falls),
         without_pods=_with_cards(fleet.pods_missing, with_cards),
         without_quota=_with_cards(fleet.quota_missing, with_cards),
         stranded=None if nobody_read else stranded,

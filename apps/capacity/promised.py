@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
+from typing import Any
 
 from apps.capacity.facts import Fleet, NodeState, PoolKey, pool_key
 from apps.capacity.pooling import UnitKey
@@ -77,6 +78,9 @@ class Promises:
     reserved: Fraction | None = None
     admitted: Fraction | None = None
     unread: frozenset[int] = frozenset()
+
+    # What is worked out of these promises, and kept with them.
+    kept: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def of_pool(self, pool: PoolKey) -> dict[UnitKey, Promise]:
         return {unit: promise for (key, unit), promise in self.by_unit.items() if key == pool}

@@ -97,7 +97,7 @@ def read_nodes(*, cluster_ids: Iterable[int], uids: Sequence[str] | None = None)
     rows = Node.objects.filter(cluster_id__in=list(cluster_ids), gone_at=None)
     if uids is not None:
         rows = rows.filter(uid__in=uids)
-    found = [NodeFacts(*row) for row in rows.values_list(*_COLUMNS).iterator(chunk_size=2000)]
+    found = [NodeFacts(*row) for row in rows.values_list(*_COLUMNS)]
     return sorted(found, key=lambda node: (node.cluster_id, node.name, node.uid))
 
 
@@ -163,9 +163,10 @@ def rules_in_force(*, now: datetime, cluster_ids: Iterable[int]) -> dict[int, tu
         Reserve.objects.filter(cluster_id__in=list(cluster_ids), valid_from__lte=now)
         .filter(Q(valid_to__isnull=True) | Q(valid_to__gt=now))
         .order_by("pk")
+        .values_list("cluster_id", "pk", "selector", "model", "sharing_mode", "devices", "reason")
     )
-    for row in rows:
-        found[row.cluster_id].append(rule_of(row))
+    for cluster_id, pk, selector, model, mode, cards, reason in rows:
+        found[cluster_id].append(Rule(pk, selector, model, mode, cards, reason))
     return {cluster_id: tuple(rules) for cluster_id, rules in found.items()}
 
 

@@ -17,10 +17,10 @@ from django.utils.translation import get_language
 
 from apps.capacity.facts import Fleet
 from apps.capacity.nodes import NodeRows
-from apps.capacity.notes import notes
+from apps.capacity.notes import first_notes, lasting_notes
 from apps.capacity.pools import MadeRows, pool_rows, totals
 from apps.capacity.promised import Promises, promises
-from apps.capacity.rows import CapacityReport
+from apps.capacity.rows import CapacityReport, Note
 
 MOST_KEPT = 16
 Value = TypeVar("Value")
@@ -33,6 +33,8 @@ class _Made:
     version: Hashable = None
     report: CapacityReport | None = None
     pools: MadeRows = field(default_factory=dict)
+    noted: Hashable = None
+    notes: tuple[Note, ...] = ()
 
 
 class _Memory:
@@ -68,14 +70,14 @@ def forget() -> None:
 
 def report_of(fleet: Fleet) -> CapacityReport:
     if fleet.version is None:
-        return _report(fleet, promises(fleet), {})
+        return _report(fleet, promises(fleet), _Made())
     language, said = get_language(), _said(fleet)
     promised = _PROMISES.get((fleet.kinds_version, said), lambda: promises(fleet))
     made = _REPORTS.get((language, tuple(fleet.clusters)), _Made)
     version = (fleet.version, fleet.kinds_version, said)
     with _making:
         if made.report is None or made.version != version:
-            made.report, made.version = _report(fleet, promised, made.pools), version
+            made.report, made.version = _report(fleet, promised, made), version
         report = made.report
     return replace(report, missing=fleet.missing, as_of=fleet.as_of)
 
@@ -94,12 +96,15 @@ def _said(fleet: Fleet) -> Hashable:
     return (fleet.quota_version, unread, tuple(fleet.clusters))
 
 
-def _report(fleet: Fleet, promised: Promises, made: MadeRows) -> CapacityReport:
-    pools = pool_rows(fleet, promised, made=made)
+def _report(fleet: Fleet, promised: Promises, made: _Made) -> CapacityReport:
+    pools = pool_rows(fleet, promised, made=made.pools)
+    rests_on = (fleet.kinds_version, _said(fleet))
+    if fleet.version is None or made.noted != rests_on:
+        made.notes, made.noted = tuple(lasting_notes(fleet, promised)), rests_on
     return CapacityReport(
         pools=tuple(pools),
         totals=totals(fleet, promised),
         missing=fleet.missing,
-        notes=tuple(notes(fleet, promised, pools)),
+        notes=(*first_notes(fleet, promised, pools), *made.notes),
         as_of=fleet.as_of,
     )

@@ -18,6 +18,9 @@ from hypothesis.extra.django import TestCase
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from apps.capacity import facts, store
+from apps.capacity.laying import NodeState, lay_node
+from apps.capacity.loading import Laid, load_nodes
+from apps.capacity.reading import NodeFacts
 from apps.capacity.reports import forget, report_of, rows_of
 from apps.capacity.selectors import capacity_and_nodes
 from apps.capacity.store import STORE
@@ -361,11 +364,8 @@ class TestKeptEqualsAnew(TestCase):
     """Each example in a transaction of its own."""
 
     def test_after_any_sequence_of_changes(self) -> None:
-        def execute() -> RuleBasedStateMachine:
-            return Isolated()
-
         run_state_machine_as_test(
-            execute,
+            Isolated,
             settings=settings(
                 max_examples=10,
                 stateful_step_count=20,
@@ -458,10 +458,12 @@ def test_only_the_node_that_changed_is_laid_out_again(
     later = START + timedelta(minutes=5)
     before = facts.load_fleet(now=START)
     laid: list[str] = []
-    real = store.lay_node
-    monkeypatch.setattr(
-        store, "lay_node", lambda node, *a, **k: laid.append(node.name) or real(node, *a, **k)
-    )
+
+    def watched(node: NodeFacts, *given: Any, **named: Any) -> NodeState:
+        laid.append(node.name)
+        return lay_node(node, *given, **named)
+
+    monkeypatch.setattr(store, "lay_node", watched)
     Node.objects.filter(name=NAMES[1]).update(unschedulable=True, observed_at=later)
     pulled(cluster, Source.NODES, at=later)
     after = facts.load_fleet(now=later)
@@ -517,8 +519,12 @@ def test_a_past_clock_is_answered_but_not_kept(cluster: Cluster) -> None:
 @pytest.mark.django_db(transaction=True)
 def test_threads_share_one_reading(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     loads: list[int] = []
-    real = store.load_nodes
-    monkeypatch.setattr(store, "load_nodes", lambda *a, **k: loads.append(1) or real(*a, **k))
+
+    def watched(*given: Any, **named: Any) -> list[Laid]:
+        loads.append(1)
+        return load_nodes(*given, **named)
+
+    monkeypatch.setattr(store, "load_nodes", watched)
     versions: list[Any] = []
 
     def read() -> None:
