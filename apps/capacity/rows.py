@@ -153,7 +153,17 @@ class Totals:
 
 
 RefKind = Literal[
-    "node", "pool", "flavor", "resource", "ClusterQueue", "Cohort", "VolcanoQueue", "group", "ResourceClaim"
+    "node",
+    "pool",
+    "flavor",
+    "resource",
+    "ClusterQueue",
+    "Cohort",
+    "VolcanoQueue",
+    "Topology",
+    "HyperNode",
+    "group",
+    "ResourceClaim",
 ]
 
 

@@ -11,6 +11,7 @@ from datetime import datetime
 
 from apps.capacity.facts import load_fleet
 from apps.capacity.nodes import NodeRows, detail
+from apps.capacity.notes_topology import topology_notes
 from apps.capacity.notes_work import work_notes
 from apps.capacity.reports import report_of, rows_of
 from apps.capacity.rows import CapacityReport, NodeDetail, NodeRow, Note
@@ -45,9 +46,9 @@ def capacity_and_nodes(
 def capacity_nodes_and_work(
     *, now: datetime, clusters: Iterable[Cluster] | None = None
 ) -> tuple[CapacityReport, NodeRows, list[Note]]:
-    """The same, with what needs a look about jobs and the nodes that they lie on (notes_work.py)."""
+    """The same, with what needs a look about topologies, and about jobs and the nodes that they lie on."""
     fleet = load_fleet(now=now, clusters=clusters)
-    return report_of(fleet), rows_of(fleet), list(work_notes(fleet))
+    return report_of(fleet), rows_of(fleet), [*topology_notes(fleet), *work_notes(fleet)]
 
 
 def node_detail(*, now: datetime, name: str, cluster: Cluster | None = None) -> NodeDetail | None:

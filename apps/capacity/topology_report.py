@@ -14,6 +14,7 @@ from typing import Any
 
 from apps.capacity.capacity_types import has_numa_label, has_rdma_label
 from apps.capacity.facts import Fleet, NodeState, load_fleet
+from apps.capacity.notes_topology import hypernode, topology_notes
 from apps.capacity.notes_work import work_notes
 from apps.capacity.topology import (
     CLIQUE,
@@ -86,7 +87,7 @@ def topology_of(fleet: Fleet, *, pod: int = 1) -> TopologyReport:
         ),
         missing=fleet.missing,
         as_of=fleet.as_of,
-        notes=tuple(work_notes(fleet)),
+        notes=(*topology_notes(fleet), *work_notes(fleet)),
     )
 
 
@@ -158,9 +159,7 @@ def _hypernodes(clusters: Sequence[Cluster]) -> dict[int, list[HyperNode]]:
     found: dict[int, list[HyperNode]] = defaultdict(list)
     rows = live_objects(kind="HyperNode", clusters=clusters)
     for pk, name, labels, spec in rows.values_list("cluster_id", "name", "labels", "spec"):
-        members = tuple(spec.get("members") or ())
-        tier = int(spec.get("tier") or 0)
-        found[pk].append(HyperNode(name, tier, str(spec.get("tier_name") or ""), members, labels))
+        found[pk].append(hypernode(name, spec, labels))
     return found
 
 

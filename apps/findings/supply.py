@@ -43,9 +43,13 @@ _NOTES: dict[str, Severity] = {
     "claim_without_pod": "warn",
     "claim_orphan": "warn",
     "spans_capacity_types": "warn",
+    "topology_missing": "warn",
+    "topology_labels": "warn",
 }
 # Notes of the topology page; everything else is about capacity.
-_OF_TOPOLOGY = frozenset(("no_rdma", "spans_capacity_types"))
+_OF_TOPOLOGY = frozenset(
+    ("no_rdma", "spans_capacity_types", "topology_missing", "topology_labels", "hypernode_empty")
+)
 
 
 def supply_findings(*, now: datetime, clusters: Collection[Cluster]) -> Iterator[Finding]:

@@ -406,3 +406,53 @@ def test_many_jobs_are_one_note_that_names_the_first(nodes: Cluster) -> None:
         "5 jobs run on several nodes of which none offers RDMA: ml/job-0, ml/job-1, ml/job-2 and 2 more."
     )
     assert len(note.objects) == 5
+
+
+# ---- topologies and nodes -------------------------------------------------------------------------------------
+
+RACK, HOST = "example.com/rack", "kubernetes.io/hostname"
+
+
+def tas_flavor(cluster: Cluster, topology: str = "racks") -> None:
+    flavor = make_flavor(cluster, "tas", pool="h100")
+    flavor.spec = {**flavor.spec, "topology": topology}
+    flavor.save()
+
+
+def test_nodes_without_a_label_of_their_flavors_topology(east: Cluster) -> None:
+    make_object(east, "Topology", "racks", {"levels": [RACK, HOST]})
+    tas_flavor(east)
+    make_node(east, "n1", {"pool": "h100", RACK: "r1", HOST: "n1"})
+    make_node(east, "n2", {"pool": "h100", HOST: "n2"})
+    make_node(east, "n3", {"pool": "other"})  # not of the flavor
+    (note,) = work_notes()
+    assert (note.code, note.objects, note.nodes) == ("topology_labels", ("tas", "racks"), ("n2",))
+    assert note.text == (
+        "1 node of flavor tas lacks labels of topology racks (example.com/rack): Kueue places no topology-aware"
+        " work on it."
+    )
+    assert refs(note) == {("flavor", "tas"), ("Topology", "racks"), ("node", "n2")}
+
+
+def test_a_flavor_whose_topology_is_not_there(east: Cluster) -> None:
+    tas_flavor(east, "gone")
+    whole(east, "n1")
+    (note,) = work_notes()
+    assert (note.code, note.objects) == ("topology_missing", ("tas", "gone"))
+    assert note.text == "Flavor tas names the topology gone, which does not exist."
+
+
+def test_a_hypernode_that_no_node_belongs_to(east: Cluster) -> None:
+    whole(east, "n1", "n2")
+
+    def hypernode(name: str, tier: int, kind: str, regex: str) -> None:
+        member = {"kind": kind, "exact": [], "regex": regex, "labels": {}}
+        make_object(east, "HyperNode", name, {"tier": tier, "tier_name": "", "members": [member]})
+
+    hypernode("leaf", 1, "Node", "^n")
+    hypernode("broken", 1, "Node", "m(")
+    hypernode("spine", 2, "HyperNode", "leaf")
+    hypernode("lost", 2, "HyperNode", "broken")
+    (note,) = work_notes()
+    assert (note.code, note.objects) == ("hypernode_empty", ("broken", "lost"))
+    assert note.text.startswith("2 HyperNodes have no node: broken, lost.")
