@@ -18,7 +18,13 @@ from apps.capacity.selectors import capacity_report
 from apps.fleet.filters import ClusterForm
 from apps.observations.models import Source
 
-CAPACITY_SOURCES = (Source.NODES.value, Source.PODS.value, Source.KUEUE.value, Source.VOLCANO.value)
+CAPACITY_SOURCES = (
+    Source.NODES.value,
+    Source.PODS.value,
+    Source.DEVICES.value,
+    Source.KUEUE.value,
+    Source.VOLCANO.value,
+)
 
 
 class BucketsField(serializers.DictField):

@@ -60,7 +60,7 @@ class AmountColumn(TextColumn):
         if amount is None:
             return self._absent(record, found)
         shown = show_amount(amount, found.unit)
-        return shown if self.url is None else linked(shown, self.url(record, table.measure))
+        return linked(shown, self.url(record, table.measure)) if self.url and amount else shown
 
     def _absent(self, record: PoolRow | NodeRow, found: Amounts) -> SafeString | str:
         """Nothing promised is "none"; a sum that lies over several pools, or is not to be said in this measure,
@@ -137,7 +137,10 @@ class PoolTable(MeasuredTable):
         verbose_name=_("of it admitted"), of="held_admitted", hide_small=True, visible=False
     )
     volcano = BarColumn(
-        verbose_name=_("Volcano: guarantee / deserved / capability"), accessor="key", visible=False
+        verbose_name=_("Volcano: guarantee / deserved / capability"),
+        accessor="key",
+        visible=False,
+        attrs={"th": {"class": "volcano hide-s"}, "td": {"class": "nowrap hide-s"}},
     )
     guarantee = AmountColumn(verbose_name=_("Guarantee"), of="guarantee", visible=False)
     deserved = AmountColumn(verbose_name=_("Deserved"), of="deserved", visible=False)

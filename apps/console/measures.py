@@ -84,7 +84,7 @@ def show_amount(amount: Decimal | None, unit: str) -> SafeString | str:
 
 
 def unit_text(unit: str) -> str:
-    return gettext("memory") if unit == BYTES else unit_label(unit)
+    return gettext("GPU memory") if unit == BYTES else unit_label(unit)
 
 
 def capacity_bar(row: PoolRow | NodeRow, measure: str) -> SafeString | str:

@@ -35,9 +35,7 @@ class StackTable(PortalTable):
     version = TextColumn(verbose_name=_("Version"), classes="mono name", empty_values=())
     bar = BarColumn(verbose_name=_("Share of nodes"), accessor="nodes", hide_small=True)
     count = TextColumn(verbose_name=_("Nodes"), accessor="nodes", classes="num", empty_values=())
-    differ = TextColumn(
-        verbose_name=_("Differ from most"), accessor="outliers", classes="num", empty_values=()
-    )
+    differ = TextColumn(verbose_name=_("Differ"), accessor="outliers", classes="num", empty_values=())
     models = TextColumn(verbose_name=_("Models"), hide_small=True, orderable=False)
     sources = TextColumn(verbose_name=_("Said by"), hide_small=True, orderable=False, classes="nowrap")
 

@@ -58,7 +58,7 @@ def test_numbers_are_also_equivalents_and_memory(world: World) -> None:
     change(labels={**Node.objects.get(name="gpu-1").labels, "nvidia.com/gpu.memory": "81920"})
     body = words(text(world.client("admin"), PAGE))
     assert "GPU-equivalents 8 8 4 4 0" in body
-    assert "memory 640 GiB 640 GiB 320 GiB 320 GiB 0" in body
+    assert "GPU memory 640 GiB 640 GiB 320 GiB 320 GiB 0" in body
 
 
 def test_a_spot_node_with_rdma_says_so(world: World) -> None:
