@@ -62,6 +62,11 @@ TERMS = (
         _("Physical minus everything out of use; each card is in exactly one group."),
     ),
     (
+        "stranded",
+        _("stranded"),
+        _("Usable and not held, but its node has no CPU, memory or room for a pod left."),
+    ),
+    (
         "committed",
         _("committed"),
         _("The nominal quota that is promised on a pool; may exceed what is usable."),
@@ -70,6 +75,11 @@ TERMS = (
         "allocation ratio",
         _("allocation ratio"),
         _("Nominal quota divided by what is allocatable; above 100 % more is promised than usable."),
+    ),
+    (
+        "outlier",
+        _("differs from most"),
+        _("A node runs another version than most nodes of its model in the same cluster."),
     ),
     ("pool", _("pool"), _("The cards of one model and one sharing mode in one cluster.")),
     (
