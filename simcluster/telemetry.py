@@ -23,6 +23,7 @@ Sharing = Literal["one", "none", "flips", "copies", "processes"]
 now this, now that one; a copy of each series per pod (KUBERNETES_VIRTUAL_GPUS); the same with true parts of
 utilisation and memory beside the card's own series."""
 SCRAPE_SECONDS = 30
+_FELL_OFF_THE_BUS, _LAST_SEEN_SECONDS = 79, 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +98,8 @@ class Card:
     uuid: str
     instances: list[Instance] = field(default_factory=list)
     xids: list[tuple[float, int]] = field(default_factory=list)
+    gone_at: float | None = None
+    """From then on the driver does not find it: it fell off the bus."""
 
 
 class View(NamedTuple):
@@ -207,6 +210,8 @@ class Telemetry:
     def xid(self, card: Card, at: float, code: int) -> None:
         with self.lock:
             card.xids.append((at, code))
+            if code == _FELL_OFF_THE_BUS:
+                card.gone_at = at + _LAST_SEEN_SECONDS
 
     # ---- reading ------------------------------------------------------------------------------------------
     def up(self, node: str, at: float) -> bool:
@@ -215,7 +220,11 @@ class Telemetry:
 
     def runs(self, instance: Instance, times: Sequence[float]) -> Iterator[Run]:
         """The time axis cut where the user or the labels of the instance change, without the node's outages."""
+        gone = self._index(times, instance.card.gone_at, 0, len(times))
         for run in self._user_runs(instance, times):
+            if run.first >= gone:
+                return
+            run = run._replace(last=min(run.last, gone))
             cut = run.first
             if instance.relabelled is not None:
                 cut = self._index(times, instance.relabelled[0], run.first, run.last)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from simcluster.engine.dra import PLACEMENTS
-from simcluster.exporters import ENGINE, USED
+from simcluster.exporters import ENGINE, USED, XID
 from simcluster.testing import Running, running
 from simcluster.tests.libraries import PrometheusConnect
 
@@ -78,6 +78,21 @@ def test_a_card_that_the_plugin_lost_is_still_seen(
     assert node["metadata"]["labels"]["nvidia.com/gpu.count"] == "4"
     client = PrometheusConnect(url=fortnight.prometheus_url)
     assert len(client.custom_query(f'{USED}{{Hostname="v100-legacy-01"}}')) == 4
+
+
+def test_a_card_that_fell_off_the_bus_is_counted_and_not_seen(
+    fortnight: Running, nodes: dict[str, dict[str, Any]]
+) -> None:
+    node = nodes["h100-09"]["status"]
+    assert (node["capacity"]["nvidia.com/gpu"], node["allocatable"]["nvidia.com/gpu"]) == ("8", "7")
+    client = PrometheusConnect(url=fortnight.prometheus_url)
+    seen = client.custom_query(f'{USED}{{Hostname="h100-09"}}')
+    assert sorted(one["metric"]["gpu"] for one in seen) == list("0123456")
+    end = datetime.fromtimestamp(fortnight.cluster.epoch + 86400 * 4.3 + 100, tz=UTC)
+    (one,) = client.custom_query(
+        f'{XID}{{Hostname="h100-09",gpu="7"}}', params={"time": str(end.timestamp())}
+    )
+    assert one["value"][1] == "79"
 
 
 def test_an_invalid_geometry_offers_nothing(nodes: dict[str, dict[str, Any]]) -> None:
