@@ -10,6 +10,7 @@ import pytest
 
 from worker.clients.errors import ClientError
 from worker.clients.kube import KubeClient
+from worker.collectors.plan import Discovery
 from worker.parsers.kinds import KINDS, Kind, decode_list, decode_watch, page_rows
 
 from .access import CONTEXT, derived, require_cluster
@@ -34,11 +35,10 @@ def listed(client: KubeClient, kind: Kind, version: str, limit: int = 500) -> tu
 
 
 def version_of(client: KubeClient, kind: Kind) -> str:
-    served = client.served_versions(kind.group)
-    found = next((version for version in kind.versions if version in served), "")
+    found = Discovery(client).versions_of(kind)
     if not found:
         pytest.skip(f"this cluster does not serve {kind.plural}.{kind.group}")
-    return found
+    return found[0]
 
 
 @pytest.mark.parametrize("name", KINDS)
