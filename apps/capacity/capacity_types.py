@@ -31,7 +31,7 @@ class NodeTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     numa_labels: dict[str, str]
     job_labels: tuple[str, ...]
     replica_owners: tuple[str, ...]
-    rdma_from_accelerators: int
+    rdma_from_cards: int
 
 
 @lru_cache(maxsize=1)

@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from django.utils import translation
 
+from apps.capacity.notes_work import jobs_over_nodes
 from apps.capacity.topology import JOB_SIZES
 from apps.capacity.topology_report import topology_report
 from apps.capacity.topology_rows import DomainRow, FitRow
@@ -228,6 +230,23 @@ def test_domains_of_a_level_add_up_to_the_pool(cluster: Cluster) -> None:
             parts = [row for row in rows if (row.kind, row.level) == level]
             for name in ("nodes", "allocatable", "held", "free", "stranded", "broken"):
                 assert sum(getattr(part, name) for part in parts) == getattr(whole, name), (pool, level, name)
+
+
+def test_jobs_over_nodes_without_rdma_by_hand(cluster: Cluster) -> None:
+    """Of the recorded pods these jobs lie on several nodes: lab-partial, lab-mig-big and lab-mig-small with MIG
+    instances, a-group with 2 whole cards, a-train-vit and b-pretrain with 8. No recorded node offers RDMA."""
+    with translation.override("en"):
+        (note,) = topology_report(now=AT).notes
+    assert (note.code, note.objects) == ("no_rdma", ("team-a/a-train-vit", "team-b/b-pretrain"))
+    assert note.nodes == ("a100-01", "a100-02", "h100-01", "h100-03")
+    assert [job.name for job in jobs_over_nodes(cluster_ids=[cluster.pk])] == [
+        "lab-mig-big",
+        "lab-mig-small",
+        "lab-partial",
+        "a-group",
+        "a-train-vit",
+        "b-pretrain",
+    ]
 
 
 def test_queries_do_not_grow_with_clusters(cluster: Cluster, django_assert_num_queries: Any) -> None:

@@ -162,7 +162,9 @@ def test_nodes_say_what_connects_them(racks: World) -> None:
 @pytest.fixture
 def spread(racks: World) -> World:
     """A job of two teams' cards each over both nodes, without RDMA."""
-    Pod.objects.filter(uid="pod-red").update(owner_kind="Job", owner_name="red-job", devices=4)
+    Pod.objects.filter(uid="pod-red").update(
+        owner_kind="Job", owner_name="red-job", requests={"nvidia.com/gpu": "4"}, devices=4
+    )
     pod = Pod.objects.get(uid="pod-red")
     pod.pk, pod.uid, pod.name, pod.node_name = None, "pod-red-2", "red-pod-2", "gpu-2"
     pod.save()

@@ -355,16 +355,40 @@ def test_what_is_no_job_over_nodes_without_rdma(nodes: Cluster, change: dict[str
     assert [note.code for note in work_notes()] == []
 
 
-def test_replicas_work_each_for_itself_unless_a_group_joins_them(nodes: Cluster) -> None:
+def test_parts_of_cards_are_no_work_for_rdma(nodes: Cluster) -> None:
+    for number in (1, 2):
+        sliced(nodes, f"s{number}", "infer")
+        make_pod(nodes, f"p{number}", f"s{number}", 16)
+    assert work_notes() == []
+
+
+def test_a_job_on_whole_cards_and_on_slices_counts_its_whole_cards(nodes: Cluster) -> None:
+    sliced(nodes, "s1", "infer")
+    make_pod(nodes, "p1", "s1", 16)
+    make_pod(nodes, "p2", "n1", 7)
+    assert work_notes() == []
+    make_pod(nodes, "p3", "n1", 1)
+    assert [note.code for note in work_notes()] == ["no_rdma"]
+
+
+def test_replicas_work_each_for_itself(nodes: Cluster) -> None:
     for number, node in enumerate(("n1", "n2")):
         make_pod(nodes, f"serve-{number}", node, owner_kind="ReplicaSet", owner_name="serve")
     assert work_notes() == []
-    Pod.objects.update(pod_group="gang")
-    assert [note.objects for note in work_notes()] == [("ml/gang",)]
+    Pod.objects.update(pod_group="made-by-the-queue")
+    assert work_notes() == []
     Pod.objects.update(pod_group="", owner_kind="StatefulSet")
     assert work_notes() == []
     Pod.objects.update(labels={"leaderworkerset.sigs.k8s.io/group-key": "abc"})
     assert [note.objects for note in work_notes()] == [("ml/abc",)]
+
+
+def test_bare_pods_are_a_job_only_as_a_group(nodes: Cluster) -> None:
+    for number, node in enumerate(("n1", "n2")):
+        make_pod(nodes, f"p{number}", node, 4, owner_kind="", owner_name="")
+    assert work_notes() == []
+    Pod.objects.update(pod_group="gang")
+    assert [note.objects for note in work_notes()] == [("ml/gang",)]
 
 
 def test_the_jobs_of_a_job_set_are_one(nodes: Cluster) -> None:
