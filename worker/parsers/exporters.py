@@ -94,6 +94,12 @@ def _named(means: str, *, whole: bool) -> tuple[str, ...]:
     )
 
 
+@lru_cache(maxsize=64)
+def _node_labels(vendor: str) -> tuple[str, ...]:
+    """Labels that name a node: the target's before the exporter's own."""
+    return tuple(dict.fromkeys((*_NODE_LABELS, *registry().vendors[vendor].identity.node)))
+
+
 @lru_cache(maxsize=1)
 def queries() -> tuple[str, ...]:
     """Selectors of everything that is read: one for all names that are vendors' own, one more for each set of labels
@@ -212,10 +218,10 @@ class _Reader:
 
     def __init__(self, series: Iterable[Mapping[str, str]], targets: Iterable[Mapping[str, str]]) -> None:
         self._exported = {
-            (labels.get("job", ""), name.removeprefix("exported_"))
+            (labels.get("job", ""), name[len("exported_") :])
             for labels in series
-            for name in labels
-            if name.startswith("exported_") and labels[name]
+            for name, text in labels.items()
+            if text and name.startswith("exported_")
         }
         self._targets = {(t.get("job", ""), t.get("instance", "")): t for t in targets}
 
@@ -240,10 +246,11 @@ class _Reader:
 
     def node(self, labels: Mapping[str, str], vendor: Vendor) -> str:
         target = self._target(labels)
-        no_node = {"localhost", labels.get("pod"), target.get("pod")}
-        places = [labels.get(name) for name in (*_NODE_LABELS, *vendor.identity.node)]
-        places.append(_first(target, _NODE_LABELS))
-        return next((place for place in places if place and place not in no_node), "")
+        for name in _node_labels(vendor.vendor):
+            place = labels.get(name)
+            if place and place not in ("localhost", labels.get("pod"), target.get("pod")):
+                return place
+        return _first(target, _NODE_LABELS)
 
     def read(self, labels: Mapping[str, str], vendor: Vendor) -> _Labels | None:
         identity, node = vendor.identity, self.node(labels, vendor)
