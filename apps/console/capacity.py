@@ -34,7 +34,7 @@ PODS_UNREAD = _("Pods of this cluster were never read: what runs here is not kno
 
 
 def capacity(request: HttpRequest) -> HttpResponseBase:
-    page = Page.open(request, sources=(*FLEET, *QUOTA))
+    page = Page.open(request, sources=(*FLEET, Source.DEVICES, *QUOTA))
     form = NodeForm(request.GET, now=page.now, team_ids=page.team_ids)
     measure = measure_of(request)
     report, rows = capacity_and_nodes(now=page.now, clusters=page.clusters)
