@@ -53,6 +53,11 @@ _DEVICES_MARK = """
 SELECT count(*), max(observed_at), max(gone_at) FROM observations_clusterobject
 WHERE cluster_id = %s AND kind = ANY(%s) AND (gone_at IS NULL OR (kind = 'ResourceSlice' AND gone_at > %s))
 """
+_IN_FORCE = """
+SELECT cluster_id, id, selector, model, sharing_mode, devices, reason FROM fleet_reserve
+WHERE cluster_id = ANY(%(clusters)s) AND valid_from <= %(now)s AND (valid_to IS NULL OR valid_to > %(now)s)
+ORDER BY id
+"""
 # Longer values were cut when they were stored, in the middle of their last part.
 _LONGEST_VALUE = 120
 _COLUMNS = (
@@ -159,14 +164,10 @@ def _amounts(text: str) -> Iterator[tuple[str, str]]:
 def rules_in_force(*, now: datetime, cluster_ids: Iterable[int]) -> dict[int, tuple[Rule, ...]]:
     """The reserves of each cluster that are in force, in the order in which they were made."""
     found: dict[int, list[Rule]] = defaultdict(list)
-    rows = (
-        Reserve.objects.filter(cluster_id__in=list(cluster_ids), valid_from__lte=now)
-        .filter(Q(valid_to__isnull=True) | Q(valid_to__gt=now))
-        .order_by("pk")
-        .values_list("cluster_id", "pk", "selector", "model", "sharing_mode", "devices", "reason")
-    )
-    for cluster_id, pk, selector, model, mode, cards, reason in rows:
-        found[cluster_id].append(Rule(pk, selector, model, mode, cards, reason))
+    with connection.cursor() as cursor:
+        cursor.execute(_IN_FORCE, {"clusters": list(cluster_ids), "now": now})
+        for cluster_id, pk, selector, model, mode, cards, reason in cursor.fetchall():
+            found[cluster_id].append(Rule(pk, selector, model, mode, cards, reason))
     return {cluster_id: tuple(rules) for cluster_id, rules in found.items()}
 
 

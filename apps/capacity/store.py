@@ -6,15 +6,14 @@ rests on (docs/adr/0008):
   writes `observed_at` or `gone_at` not before the newest one there, but for SKEW (one writer per source, by its
   lease). Marks are read before rows, so that what changes in between is read once more, never missed.
 - Reserves are read each time. What changes by the clock alone says when (`NodeState.due`).
-- A mark or a clock that goes back, another number of living nodes than expected, other flavors or another cluster
-  row: everything is read anew.
+- A mark or a clock that goes back, another number of living nodes than expected (counted now and then), other
+  flavors or another cluster row: everything is read anew.
 
 A `Kept` is never changed, only replaced: readers share it without locks, one thread at a time makes the next.
 """
 
 from __future__ import annotations
 
-import json
 import threading
 from bisect import insort
 from collections import OrderedDict
@@ -60,17 +59,21 @@ MOST_CLUSTERS = 64
 SKEW = timedelta(seconds=60)
 # Requests side by side do not begin at one instant.
 BESIDE = timedelta(seconds=5)
+# That no node was missed is checked by their number, not more often than this.
+COUNT_AGAIN = timedelta(minutes=5)
 # Samples age without anybody writing: nodes that ask telemetry are asked again after this long.
 LOOK_AGAIN = timedelta(seconds=60)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _versions = count(1)
 
 _NODES = """
-SELECT count(*) FILTER (WHERE gone_at IS NULL),
-  coalesce(json_agg(json_build_array(uid, observed_at, gone_at)) FILTER (
-    WHERE observed_at > %(since)s OR gone_at > %(since)s), '[]')
-FROM observations_node WHERE cluster_id = %(cluster)s
+SELECT uid, observed_at, gone_at FROM observations_node
+WHERE cluster_id = %(cluster)s AND observed_at > %(since)s
+UNION ALL
+SELECT uid, observed_at, gone_at FROM observations_node
+WHERE cluster_id = %(cluster)s AND gone_at IS NOT NULL AND gone_at > %(since)s
 """
+_LIVING = "SELECT count(*) FROM observations_node WHERE cluster_id = %s AND gone_at IS NULL"
 _PODS = """
 SELECT node_name, max(at) FROM (
   SELECT node_name, observed_at AS at FROM observations_pod
@@ -108,7 +111,7 @@ class Marks:
 class Kept:
     """One cluster laid out as of `marks`. `version` differs whenever anything does, `kinds_version` when the kind or
     the name of some node does; `taken`: what reserves take; `nodes_until`, `pods_until`: the newest changes read;
-    `look_at`: when telemetry is to be asked again."""
+    `look_at`: when telemetry is to be asked again; `counted_at`: when the number of nodes was last checked."""
 
     version: int
     kinds_version: int
@@ -124,6 +127,7 @@ class Kept:
     pods_until: datetime
     due: datetime | None
     look_at: datetime | None
+    counted_at: datetime
     devices_mark: DevicesMark | None = None
     """Of the device objects that `around` has."""
 
@@ -166,6 +170,7 @@ def kept_of(laid: Laid, *, marks: Marks, now: datetime, until: tuple[datetime, d
         pods_until=until[1],
         due=_due(laid.nodes),
         look_at=_look_at(laid.nodes, now),
+        counted_at=now,
     )
 
 
@@ -276,9 +281,11 @@ def _find_nodes(step: _Step) -> None:
     cluster_id, known = step.around.cluster.pk, step.before.by_uid
     with connection.cursor() as cursor:
         cursor.execute(_NODES, {"cluster": cluster_id, "since": step.before.nodes_until - SKEW})
-        step.living, changed = cursor.fetchone()
-    for uid, observed, gone in json.loads(changed) if isinstance(changed, str) else changed:
-        seen_at, gone_at = datetime.fromisoformat(observed), gone and datetime.fromisoformat(gone)
+        changed = cursor.fetchall()
+        if step.now - step.before.counted_at >= COUNT_AGAIN:
+            cursor.execute(_LIVING, [cluster_id])
+            (step.living,) = cursor.fetchone()
+    for uid, seen_at, gone_at in changed:
         step.nodes_until = max(step.nodes_until, seen_at, gone_at or seen_at)
         if gone_at:
             if uid in known:
@@ -453,6 +460,7 @@ def _replaced(step: _Step, changed: Mapping[str, NodeState | None], taken: dict[
         pods_until=step.pods_until,
         due=_due(nodes) if changed else before.due,
         look_at=step.look_at,
+        counted_at=before.counted_at if step.living is None else step.now,
         devices_mark=step.devices_mark,
     )
 

@@ -109,7 +109,12 @@ class Node(ObservedObject):
             models.UniqueConstraint(fields=["cluster", "uid"], name="node_once")
         ]
         indexes: ClassVar[list[models.Index]] = [
-            models.Index(fields=["cluster", "name"], name="node_by_name")
+            models.Index(fields=["cluster", "name"], name="node_by_name"),
+            # What changed since a moment, for whoever keeps something computed from nodes.
+            models.Index(fields=["cluster", "observed_at"], name="node_by_change"),
+            models.Index(
+                fields=["cluster", "gone_at"], name="node_by_end", condition=models.Q(gone_at__isnull=False)
+            ),
         ]
 
 
