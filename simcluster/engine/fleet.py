@@ -81,7 +81,7 @@ class Fleet:
         if model.vendor == "neuron":  # a device is two cores to the exporter, one thing to the plugin
             for index, card in enumerate(cards):
                 self._instance(name, pool, model, card, index, driver, {"neuroncore": str(2 * index + 1)})
-        if pool.mode == "dra":
+        if pool.mode in ("dra", "unoffered"):
             return {}
         resource = SHARED if pool.mode == "renamed" else model.resource
         return {

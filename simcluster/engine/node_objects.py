@@ -20,6 +20,15 @@ _USUAL = Stack(
     kubelet="v1.36.3",
 )
 
+_UNOFFERED = {
+    "nvidia.com/gpu.present": "true",
+    "nvidia.com/gpu.deploy.device-plugin": "false",
+    "nvidia.com/gpu.deploy.gpu-feature-discovery": "false",
+    "nvidia.com/gpu.deploy.dcgm-exporter": "true",
+    "nvidia.com/gpu.deploy.driver": "true",
+}
+"""Of a node whose plugin somebody switched off: the operator still sees the PCI devices."""
+
 
 def stack_of(given: Stack) -> Stack:
     """What the scenario says of a node, completed by what is usual."""
@@ -54,7 +63,9 @@ def node_labels(name: str, pool: Pool, model: Model, number: int, stack: Stack) 
         **model.labels,
         **pool.labels,
     }
-    if model.vendor == "nvidia":
+    if pool.mode == "unoffered":
+        labels |= _UNOFFERED
+    elif model.vendor == "nvidia":
         labels |= _gfd(pool, model) | driver_labels(stack.driver) | _cuda_labels(stack.cuda)
     if pool.cliques:
         labels["nvidia.com/gpu.clique"] = pool.cliques[number % len(pool.cliques)]

@@ -80,6 +80,7 @@ Mode = Literal[
     "dra",
     "dra-partitions",
     "dual",
+    "unoffered",
     "none",
 ]
 
@@ -98,7 +99,7 @@ class Scrape(_Strict, frozen=True):
 class Pool(_Strict, frozen=True):
     """Nodes alike. `racks` and `cliques` (NVLink domains) deal the nodes out in turn; `rdma`: handles of the RDMA
     plugin per node; mode "partitions": `replicas` of `resource` on each card; "dra" and "dra-partitions": a DRA
-    driver offers the cards instead of the plugin; "dual": both do."""
+    driver offers the cards instead of the plugin; "dual": both do; "unoffered": nobody does, the exporter sees them."""
 
     prefix: str
     count: int

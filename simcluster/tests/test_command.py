@@ -53,7 +53,7 @@ def failure(*arguments: str | Path) -> tuple[int, str]:
 def test_a_served_scenario(tmp_path: Path) -> None:
     with served("--port", "0", "--state", tmp_path, "--days", "0.5", "--without", "volcano") as url:
         api = config.new_client_from_config(str(tmp_path / "kubeconfig.yaml"))
-        assert len(client.CoreV1Api(api).list_node().items) == 58
+        assert len(client.CoreV1Api(api).list_node().items) == 59
         assert oct(os.stat(tmp_path / "kubeconfig.yaml").st_mode & 0o777) == "0o600"
         with urllib.request.urlopen(f"{url}/_sim/ready", timeout=5) as answer:
             assert json.loads(answer.read())["ready"] is True

@@ -116,7 +116,7 @@ def test_an_expired_watch(sim: Running) -> None:
 def test_a_broken_object_among_good_ones(sim: Running) -> None:
     sim.faults.add("Node", "list", break_items=2, bad_quantity=1)
     items = json.loads(get(sim, NODES).data)["items"]
-    assert len(items) == 58
+    assert len(items) == 59
     assert [item["metadata"]["uid"] for item in items[:2]] == [17, 17]
     capacity = items[2]["status"]["capacity"]
     assert "eight" in capacity.values()

@@ -95,6 +95,16 @@ def test_a_card_that_fell_off_the_bus_is_counted_and_not_seen(
     assert one["value"][1] == "79"
 
 
+def test_cards_that_nobody_offers_are_seen_all_the_same(
+    fortnight: Running, nodes: dict[str, dict[str, Any]]
+) -> None:
+    node = nodes["l4-studio-01"]
+    assert not any(resource.startswith("nvidia.com/") for resource in node["status"]["capacity"])
+    assert "nvidia.com/gpu.count" not in node["metadata"]["labels"]
+    client = PrometheusConnect(url=fortnight.prometheus_url)
+    assert len(client.custom_query(f'{USED}{{Hostname="l4-studio-01"}}')) == 2
+
+
 def test_an_invalid_geometry_offers_nothing(nodes: dict[str, dict[str, Any]]) -> None:
     labels = nodes["h100-halfcut-01"]["metadata"]["labels"]
     assert labels["nvidia.com/gpu.product"] == "NVIDIA-H100-80GB-HBM3-MIG-INVALID"
@@ -148,7 +158,7 @@ def test_the_drivers_new_version_is_a_new_series(fortnight: Running) -> None:
 
 def test_one_nodes_software_is_older(nodes: dict[str, dict[str, Any]]) -> None:
     kubelets = Counter(node["status"]["nodeInfo"]["kubeletVersion"] for node in nodes.values())
-    assert kubelets == {"v1.36.3": 57, "v1.35.4": 1}
+    assert kubelets == {"v1.36.3": 58, "v1.35.4": 1}
     info = nodes["h100-08"]["status"]["nodeInfo"]
     assert (info["kubeletVersion"], info["kernelVersion"]) == ("v1.35.4", "5.15.0-1068-generic")
     assert nodes["h100-08"]["metadata"]["labels"]["nvidia.com/cuda.driver-version.major"] == "550"

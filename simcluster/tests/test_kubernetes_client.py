@@ -51,7 +51,7 @@ def test_discovery_names_versions_groups_and_kinds(api: Any) -> None:
 def test_typed_lists_of_nodes_pods_and_events(api: Any) -> None:
     core = client.CoreV1Api(api)
     nodes = core.list_node().items
-    assert len(nodes) == 58
+    assert len(nodes) == 59
     assert {node.status.capacity.get("nvidia.com/gpu") for node in nodes} >= {"8", "56", "40", "16", "0"}
     pods = core.list_pod_for_all_namespaces().items
     assert any(one.status.phase == "Running" and one.spec.node_name for one in pods)
@@ -70,8 +70,8 @@ def test_a_paged_list_is_the_whole_list(api: Any) -> None:
         token = page.metadata._continue
         if not token:
             break
-        assert page.metadata.remaining_item_count == 58 - len(names)
-    assert pages == 9  # ⌈58 / 7⌉
+        assert page.metadata.remaining_item_count == 59 - len(names)
+    assert pages == 9  # ⌈59 / 7⌉
     assert names == sorted(node.metadata.name for node in core.list_node().items)
 
 

@@ -19,7 +19,7 @@ from simcluster.tests.libraries import PrometheusApiClientException, PrometheusC
 
 Series = list[dict[str, Any]]
 TARGETS = {
-    "nvidia-dcgm-exporter": 46,
+    "nvidia-dcgm-exporter": 47,
     "device-metrics-exporter": 3,
     "npu-exporter": 2,
     "habana-metric-exporter": 1,
