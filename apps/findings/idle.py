@@ -117,15 +117,16 @@ def coverage_findings(*, now: datetime, clusters: Collection[Cluster]) -> Iterat
 
 def _beyond(found: ClusterCoverage) -> Finding:
     text = ngettext(
-        "%(cluster)s: exporters see %(n)d card that no node offers. %(nodes)s",
-        "%(cluster)s: exporters see %(n)d cards that no node offers. %(nodes)s",
+        "%(cluster)s: exporters see %(n)d card that no node offers: on %(nodes)s",
+        "%(cluster)s: exporters see %(n)d cards that no node offers: on %(nodes)s",
         found.beyond,
     )
     names = [node.node for node in found.differing if node.beyond]
-    # Cards of nodes that the API does not know have no node to lead to.
-    shown = some_names(names) if names else _("They are on nodes that the API does not know.")
-    values = {"cluster": found.cluster.name, "n": found.beyond, "nodes": shown}
-    return _finding(found.cluster, "coverage-beyond", "warn", text % values, names, count=found.beyond)
+    places = [*names, *([_("nodes that the API does not know")] if found.unplaced else [])]
+    values = {"cluster": found.cluster.name, "n": found.beyond, "nodes": some_names(places)}
+    return _finding(
+        found.cluster, "coverage-beyond", "warn", text % values, places, count=found.beyond, target="sources"
+    )
 
 
 def _unseen(found: ClusterCoverage) -> Finding:
@@ -136,7 +137,9 @@ def _unseen(found: ClusterCoverage) -> Finding:
     )
     names = [node.node for node in found.differing if node.unseen]
     values = {"cluster": found.cluster.name, "n": found.unseen, "nodes": some_names(names)}
-    return _finding(found.cluster, "coverage-unseen", "note", text % values, names, count=found.unseen)
+    return _finding(
+        found.cluster, "coverage-unseen", "note", text % values, names, count=found.unseen, target="sources"
+    )
 
 
 def _finding(
@@ -148,15 +151,18 @@ def _finding(
     *,
     count: int,
     since: datetime | None = None,
+    target: Target = "capacity",
 ) -> Finding:
-    one = len(nodes) == 1
-    target: Target = "node" if one else "capacity"
+    """Leads to the node where cards of one node are meant, else to `target`."""
+    args = {"cluster": cluster.slug}
+    if target == "capacity" and len(nodes) == 1:
+        target, args["name"] = "node", nodes[0]
     return Finding(
         key=f"{code}/{cluster.slug}",
         severity=severity,
         text=text,
         target=target,
-        args={"cluster": cluster.slug, "name": nodes[0]} if one else {"cluster": cluster.slug},
+        args=args,
         since=since,
         cluster_id=cluster.pk,
         count=count,

@@ -111,9 +111,14 @@ def test_cards_that_only_one_side_knows(cluster: Cluster) -> None:
     node(cluster, "dark", {"nvidia.com/gpu": "4"})
     sample(cluster, "GPU-extra", "d", "0.0000")
     sample(cluster, "GPU-gone", "gone", "0.0000")
-    found = [(item.severity, item.text, item.count) for item in coverage_findings(now=T0, clusters=[cluster])]
-    assert found == [
-        ("warn", "East: exporters see 2 cards that no node offers. d", 2),
+    said = list(coverage_findings(now=T0, clusters=[cluster]))
+    assert {(item.target, item.args["cluster"]) for item in said} == {("sources", "east")}
+    assert [(item.severity, item.text, item.count) for item in said] == [
+        (
+            "warn",
+            "East: exporters see 2 cards that no node offers: on d, nodes that the API does not know",
+            2,
+        ),
         ("note", "East: exporters do not see 4 cards that nodes offer: dark", 4),
     ]
     red = list(Team.objects.filter(slug="red").values_list("pk", flat=True))
