@@ -8,7 +8,7 @@ from typing import Any
 
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
-from django.utils.translation import gettext
+from django.utils.translation import get_language, gettext
 from django.utils.translation import gettext_lazy as _
 from django_tables2 import A
 
@@ -16,7 +16,15 @@ from apps.capacity.device_objects import DeviceObject
 from apps.capacity.labels import bucket_label
 from apps.capacity.rows import Amounts, NodePod, NodeRow, PoolRow
 from apps.console.links import address, node_url
-from apps.console.measures import TYPE_LABELS, amounts_of, capacity_bar, linked, show_amount, unit_text
+from apps.console.measures import (
+    TYPE_LABELS,
+    amounts_of,
+    capacity_bar,
+    linked,
+    mode_text,
+    show_amount,
+    unit_text,
+)
 from apps.core.formats import NOT_APPLICABLE, number_text, percent_text, show_value
 from apps.core.gpu import mode_label, unit_of
 from apps.core.tables import (
@@ -292,9 +300,10 @@ class NodeTable(MeasuredTable):
     def render_sharing_mode(self, record: NodeRow, value: str) -> str:
         """With the unit of the numbers where it is not the mode's own."""
         unit = amounts_of(record, self.measure).unit
+        mode = mode_text(get_language(), value)
         if self.measure != "units" or unit == unit_of(value):
-            return mode_label(value)
-        return gettext("%(mode)s, in %(unit)s") % {"mode": mode_label(value), "unit": unit_text(unit)}
+            return mode
+        return gettext("%(mode)s, in %(unit)s") % {"mode": mode, "unit": unit_text(unit)}
 
     def render_bar(self, record: NodeRow) -> SafeString | str:
         return capacity_bar(record, self.measure)

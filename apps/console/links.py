@@ -15,15 +15,15 @@ from apps.findings.selectors import Finding
 
 def address(name: str, *args: str, **filters: Any) -> str:
     """A console page with its filters; empty ones are left out."""
-    query = urlencode({key: value for key, value in filters.items() if value not in ("", None)})
-    path = _path(name, args)
-    return f"{path}?{query}" if query else path
+    return _address(name, args, tuple(filters.items()))
 
 
 @lru_cache(maxsize=8192)
-def _path(name: str, args: tuple[str, ...]) -> str:
-    """A table asks for the same few paths once per cell."""
-    return reverse(f"console:{name}", args=args)
+def _address(name: str, args: tuple[str, ...], filters: tuple[tuple[str, Any], ...]) -> str:
+    """A table asks for the same few addresses once per cell, and again with each request."""
+    query = urlencode({key: value for key, value in filters if value not in ("", None)})
+    path = reverse(f"console:{name}", args=args)
+    return f"{path}?{query}" if query else path
 
 
 def node_url(cluster_slug: str, name: str) -> str:

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from decimal import Decimal
+from functools import lru_cache
+from html import escape
 
 from django.http import HttpRequest
 from django.utils.functional import Promise
-from django.utils.html import format_html
-from django.utils.safestring import SafeString
-from django.utils.translation import gettext
+from django.utils.html import conditional_escape
+from django.utils.safestring import SafeString, mark_safe
+from django.utils.translation import get_language, gettext
 from django.utils.translation import gettext_lazy as _
 
 from apps.capacity.rows import MEASURES, Amounts, NodeRow, PoolRow
 from apps.console.links import with_query
 from apps.core.formats import bytes_text, number_text, show_value
-from apps.core.gpu import unit_label
+from apps.core.gpu import mode_label, unit_label
 from apps.core.templatetags.portal import segments
 
 ZERO = Decimal(0)
@@ -90,7 +92,12 @@ def unit_text(unit: str) -> str:
 def capacity_bar(row: PoolRow | NodeRow, measure: str) -> SafeString | str:
     """Held, stranded, free and out of use on the scale of what is there; a line for what is committed, a fainter
     one for its ceiling. In words where the measure has no number, or nobody knows what is held."""
-    found = amounts_of(row, measure)
+    return _bar(amounts_of(row, measure), tuple(row.buckets.items()), get_language())
+
+
+@lru_cache(maxsize=4096)
+def _bar(found: Amounts, buckets: tuple[tuple[str, int], ...], language: str | None) -> SafeString | str:
+    """Drawn once for rows with the same numbers, in one language: thousands of nodes are few of them."""
     if found.physical is None or found.allocatable is None:
         return show_value(None)
     known = found.held_bound is not None and found.free is not None
@@ -105,8 +112,8 @@ def capacity_bar(row: PoolRow | NodeRow, measure: str) -> SafeString | str:
     )
     # What exists beside the units (slices that no instance covers) is in no unit and not drawn.
     out = max(ZERO, found.physical - found.allocatable)
-    cards = sum(row.buckets.values())
-    parts = [*usable, *((shade, out * n / cards) for shade, n in shaded(row.buckets) if cards)]
+    cards = sum(n for _bucket, n in buckets)
+    parts = [*usable, *((shade, out * n / cards) for shade, n in shaded(dict(buckets)) if cards)]
     ends = [found.physical, found.allocatable + out, found.nominal or ZERO]
     widest = max(*ends, Decimal(1))
     ceiling = found.ceiling if found.ceiling is not None and found.ceiling.is_finite() else None
@@ -118,25 +125,40 @@ def capacity_bar(row: PoolRow | NodeRow, measure: str) -> SafeString | str:
 
 
 def _bar_label(found: Amounts, out: Decimal) -> str:
-    def text(amount: Decimal | None) -> str:
-        return gettext("not collected") if amount is None else amount_text(amount, found.unit)
+    unknown = _words(get_language(), "unknown")
 
-    words = {
+    def text(amount: Decimal | None) -> str:
+        return unknown if amount is None else amount_text(amount, found.unit)
+
+    sentence = _words(get_language(), "bar" if found.nominal is None else "committed")
+    return sentence % {
         "held": text(found.held_bound),
         "free": text(found.free),
         "stranded": text(found.stranded),
         "out": text(out),
-        "physical": text(found.physical),
         "nominal": text(found.nominal),
     }
-    if found.nominal is None:
-        sentence = gettext("%(held)s held, %(free)s free, %(stranded)s stranded, %(out)s out of use")
-    else:
-        sentence = gettext(
-            "%(held)s held, %(free)s free, %(stranded)s stranded, %(out)s out of use; %(nominal)s committed"
-        )
-    return sentence % words
+
+
+@lru_cache(maxsize=32)
+def _words(language: str | None, name: str) -> str:
+    """A table asks for the same few sentences once per row; `language` is the active one."""
+    if name == "unknown":
+        return gettext("not collected")
+    if name == "bar":
+        return gettext("%(held)s held, %(free)s free, %(stranded)s stranded, %(out)s out of use")
+    return gettext(
+        "%(held)s held, %(free)s free, %(stranded)s stranded, %(out)s out of use; %(nominal)s committed"
+    )
+
+
+@lru_cache(maxsize=64)
+def mode_text(language: str | None, mode: str) -> str:
+    """A sharing mode in the active language."""
+    return mode_label(mode)
 
 
 def linked(text: SafeString | str, url: str) -> SafeString | str:
-    return format_html('<a href="{}">{}</a>', url, text) if url else text
+    if not url:
+        return text
+    return mark_safe(f'<a href="{escape(url)}">{conditional_escape(text)}</a>')  # noqa: S308 -- escaped here

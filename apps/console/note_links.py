@@ -7,16 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
+from django.utils.translation import get_language
 
 from apps.capacity.rows import Note, Ref
 from apps.console.links import address, node_url, queue_url
 from apps.core.gpu import mode_label, model_label
 
 NAMED_AT_ONCE = 6
-UNFOLDED = 60
+UNFOLDED = 20
 _QUEUES = frozenset({"ClusterQueue", "Cohort", "VolcanoQueue"})
 
 
@@ -42,7 +44,13 @@ def note_lines(notes: Iterable[Note]) -> list[NoteLine]:
     return lines
 
 
-def _joined(cluster: str, refs: Iterable[Ref]) -> SafeString:
+def _joined(cluster: str, refs: tuple[Ref, ...]) -> SafeString:
+    """Notes stay the same between requests, and so do their links, in one language."""
+    return _links(cluster, refs, get_language())
+
+
+@lru_cache(maxsize=512)
+def _links(cluster: str, refs: tuple[Ref, ...], language: str | None) -> SafeString:
     return format_html_join(" · ", "{}", ((_shown(*_link(cluster, ref)),) for ref in refs))
 
 

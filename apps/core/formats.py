@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from decimal import ROUND_HALF_UP, Decimal
+from html import escape
 from typing import Any
 
 from django.utils import timezone
 from django.utils.html import format_html
-from django.utils.safestring import SafeString
+from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
 
 MINUTE, HOUR, DAY = 60, 3600, 86400
@@ -24,7 +25,9 @@ _BYTES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 def number_text(value: Decimal | int | float, *, places: int = 1) -> str:
     """Grouped by thousands in every language, at most `places` decimals, no trailing zeros."""
-    amount = Decimal(str(value)) if isinstance(value, float) else Decimal(value)
+    if isinstance(value, int):
+        return f"{value:,}"
+    amount = Decimal(str(value)) if isinstance(value, float) else value
     if not amount.is_finite():
         return "∞" if amount.is_infinite() else NOT_APPLICABLE
     rounded = amount.quantize(Decimal(1).scaleb(-places), rounding=ROUND_HALF_UP)
@@ -92,7 +95,8 @@ def show_value(
     is_number = isinstance(value, (int, float, Decimal)) and not isinstance(value, bool)
     text = number_text(value, places=places) if is_number else str(value)
     text = f"{text} {unit}" if unit else text
-    shown = format_html('<span class="v {}">{}</span>', "v-zero" if is_number and value == 0 else "", text)
+    kind = "v-zero" if is_number and value == 0 else ""
+    shown = mark_safe(f'<span class="v {kind}">{escape(text)}</span>')  # noqa: S308 -- escaped here
     if missing:
         return format_html("{} {}", shown, show_missing(missing))
     if age_seconds is not None:

@@ -8,6 +8,7 @@ sliced, unless the reader asks for another order.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from copy import copy
 from datetime import datetime
 from decimal import Decimal
 from html import escape
@@ -53,6 +54,10 @@ class TextColumn(tables.Column):  # type: ignore[misc]
         kwargs.setdefault("default", "–")
         kwargs.setdefault("attrs", _attrs(*self.classes, classes, "hide-s" if hide_small else ""))
         super().__init__(*args, **kwargs)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> TextColumn:
+        """Each table gets columns of its own; what they refer to (attributes, labels) nobody changes."""
+        return copy(self)
 
     def raw(self, value: Any) -> Any:
         """The value for the CSV."""

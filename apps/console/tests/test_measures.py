@@ -162,4 +162,4 @@ def test_a_note_leads_to_what_causes_it() -> None:
 def test_a_note_about_thousands_names_some() -> None:
     refs = tuple(Ref("node", f"n{number}") for number in range(4000))
     (line,) = note_lines([Note("no_flavor", EAST, "Text.", (), refs)])
-    assert (line.shown.count("<a "), line.more.count("<a "), line.beyond) == (6, 60, 3934)
+    assert (line.shown.count("<a "), line.more.count("<a "), line.beyond) == (6, 20, 3974)
