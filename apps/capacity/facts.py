@@ -65,11 +65,13 @@ def load_fleet(
     clusters: Iterable[Cluster] | None = None,
     uids: Sequence[str] | None = None,
     imported: bool = False,
+    statuses: list[SourceStatus] | None = None,
 ) -> Fleet:
     """`uids`: only these nodes (their rows are the list's rows as long as no reserve and no DRA driver is there).
-    `imported`: the rows come from an imported past, which no pull has read; no cluster is missing."""
+    `imported`: the rows come from an imported past, which no pull has read; no cluster is missing. `statuses`:
+    where every source of these clusters stands, where somebody has just read it."""
     chosen = list(enabled_clusters() if clusters is None else clusters)
-    fresh = as_of(now=now, clusters=chosen)
+    fresh = as_of(now=now, clusters=chosen) if statuses is None else as_of_statuses(statuses, now=now)
     nodes = _only(fresh, now, (Source.NODES,))
     left_out = set() if imported else {status.cluster.pk for status in nodes.missing}
     read = [cluster for cluster in chosen if cluster.pk not in left_out]

@@ -18,7 +18,7 @@ from apps.capacity.rows import CapacityReport, NodeDetail, NodeRow, Note
 from apps.fleet.models import Cluster
 from apps.fleet.selectors import enabled_clusters
 from apps.observations.models import Source
-from apps.observations.selectors import as_of, live_nodes
+from apps.observations.selectors import SourceStatus, as_of, live_nodes
 
 __all__ = ["capacity_and_nodes", "capacity_nodes_and_work", "capacity_report", "node_detail", "node_rows"]
 
@@ -36,10 +36,13 @@ def node_rows(*, now: datetime, clusters: Iterable[Cluster] | None = None) -> Se
 
 
 def capacity_and_nodes(
-    *, now: datetime, clusters: Iterable[Cluster] | None = None
+    *,
+    now: datetime,
+    clusters: Iterable[Cluster] | None = None,
+    statuses: list[SourceStatus] | None = None,
 ) -> tuple[CapacityReport, NodeRows]:
-    """Both from one read, so that they agree."""
-    fleet = load_fleet(now=now, clusters=clusters)
+    """Both from one read, so that they agree. `statuses`: see load_fleet."""
+    fleet = load_fleet(now=now, clusters=clusters, statuses=statuses)
     return report_of(fleet), rows_of(fleet)
 
 

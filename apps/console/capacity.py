@@ -37,7 +37,7 @@ def capacity(request: HttpRequest) -> HttpResponseBase:
     page = Page.open(request, sources=(*FLEET, Source.DEVICES, *QUOTA))
     form = NodeForm(request.GET, now=page.now, team_ids=page.team_ids)
     measure = measure_of(request)
-    report, rows = capacity_and_nodes(now=page.now, clusters=page.clusters)
+    report, rows = capacity_and_nodes(now=page.now, clusters=page.clusters, statuses=page.statuses)
     pools = PoolTable(report.pools, prefix="p-", measure=measure)
     found = form.narrowed(rows) if form.is_valid() else []
     nodes = NodeTable(found, prefix="n-", measure=measure, typed=rows.typed)

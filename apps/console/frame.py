@@ -20,7 +20,7 @@ from apps.core.tables import ROWS_PER_PAGE, PortalTable, prepare
 from apps.fleet.models import Cluster
 from apps.fleet.selectors import enabled_clusters
 from apps.observations.models import Source
-from apps.observations.selectors import AsOf, SourceStatus, State, as_of
+from apps.observations.selectors import AsOf, SourceStatus, State, as_of_statuses, source_statuses
 
 FLEET = (Source.NODES, Source.PODS)
 QUOTA = (Source.KUEUE, Source.VOLCANO)
@@ -30,7 +30,8 @@ TROUBLED = frozenset({State.STALE, State.PARTIAL, State.FAILED, State.NEVER})
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """`team_ids`: None reads every team. `clusters`: the selected ones, all enabled when none is named."""
+    """`team_ids`: None reads every team. `clusters`: the selected ones, all enabled when none is named. `statuses`:
+    where all their sources stand, read once; `as_of` is of the needed ones."""
 
     request: HttpRequest
     now: datetime
@@ -40,6 +41,7 @@ class Page:
     team_ids: list[int] | None
     as_of: AsOf
     sources: Sequence[str] = field(default=())
+    statuses: list[SourceStatus] = field(default_factory=list)
 
     @classmethod
     def open(cls, request: HttpRequest, *, sources: Sequence[str]) -> Page:
@@ -47,6 +49,8 @@ class Page:
         everything = list(enabled_clusters())
         chosen = _chosen(everything, request.GET.get("cluster", ""))
         clusters = everything if chosen is None else [chosen]
+        statuses = source_statuses(now=now, clusters=clusters)
+        needed = [status for status in statuses if status.source in sources]
         return cls(
             request=request,
             now=now,
@@ -54,8 +58,9 @@ class Page:
             clusters=clusters,
             all_clusters=everything,
             team_ids=readable_team_ids(request),
-            as_of=as_of(now=now, clusters=clusters, sources=sources),
+            as_of=as_of_statuses(needed, now=now),
             sources=sources,
+            statuses=statuses,
         )
 
     @property
