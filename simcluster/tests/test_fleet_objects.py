@@ -14,6 +14,7 @@ from simcluster.exporters import ENGINE, USED, XID
 from simcluster.testing import Running, running
 from simcluster.tests.libraries import PrometheusConnect
 
+EPOCH = 1_795_500_000
 # h100 64 + 8 + fabric 24 + spot 24 + uncut cards of h100-mig 8 + notebook 56 + halfcut 0
 # + a100 64 + qa 8 + hpc 16 + gb200 16 + mps 80 + hami 40 + shared 48 + renamed 0 + v100 4 + dual 8 = 468,
 # less one that v100-legacy-01's plugin does not list and eight of a100-07, whose plugin is gone.
@@ -39,7 +40,8 @@ CAPACITY = {
 
 @pytest.fixture(scope="module")
 def fortnight() -> Iterator[Running]:
-    with running(scenario=True, days=14) as made:
+    """Always at the same time of day: when work comes and goes depends on it."""
+    with running(scenario=True, days=14, clock=lambda: float(EPOCH + 14 * 86400)) as made:
         yield made
 
 
