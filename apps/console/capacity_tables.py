@@ -287,8 +287,10 @@ class NodeTable(MeasuredTable):
         empty_text = _("No node matches.")
 
     def __init__(self, rows: Sequence[NodeRow], *, typed: bool = False, **kwargs: Any) -> None:
-        """`typed`: some node says whether it is spot or on demand."""
+        """`typed`: some node says whether it is spot or on demand. Rows of nodes are kept while nothing changes, and
+        so is how they read."""
         super().__init__(rows, **kwargs)
+        self.repeats = self.measure
         if self.measure == "memory":
             self.columns.show("physical")
         if typed:

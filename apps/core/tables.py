@@ -7,21 +7,24 @@ sliced, unless the reader asks for another order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from copy import copy
 from datetime import datetime
 from decimal import Decimal
 from html import escape
 from inspect import signature
 from typing import Any
+from urllib.parse import urlencode
 
 import django_tables2 as tables
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponseBase
+from django.http.request import QueryDict
 from django.utils import timezone
 from django.utils.functional import Promise
 from django.utils.html import conditional_escape, format_html
 from django.utils.safestring import SafeString, mark_safe
+from django.utils.translation import get_language
 from django_tables2.data import TableListData
 
 from apps.core.csv import csv_response
@@ -37,6 +40,8 @@ from apps.core.formats import (
 
 Text = str | Promise
 ROWS_PER_PAGE = 50
+# How a link to another order or page of a table takes the place of the present one.
+_SWAP = 'hx-boost="true" hx-target="#main" hx-select="#main" hx-swap="outerHTML show:none"'
 CSV_PARAMETER = "format"
 
 
@@ -181,6 +186,9 @@ class PortalTable(tables.Table):  # type: ignore[misc]
 
     caption: Any = ""
     file_name = "table"
+    query: QueryDict = QueryDict()
+    repeats: Hashable | None = None
+    """Not None: the same record (the very object) always reads the same in one language, but for what this says."""
 
     class Meta:
         template_name = "tables/table.html"
@@ -217,14 +225,57 @@ class PortalTable(tables.Table):  # type: ignore[misc]
         return len(self.data)
 
     @property
+    def head(self) -> SafeString:
+        """The header cells; one that orders the table links to the page in its order."""
+        field = self.prefixed_order_by_field
+        kept = urlencode([(key, v) for key, values in self.query.lists() if key != field for v in values])
+        start = f"?{escape(kept)}&amp;{field}=" if kept else f"?{field}="
+        return mark_safe("".join(self._head(column, start) for column in self.columns))  # noqa: S308 -- escaped
+
+    def _head(self, column: tables.columns.BoundColumn, start: str) -> str:
+        alias = column.order_by_alias
+        aria = ""
+        if column.is_ordered:
+            aria = f' aria-sort="{"descending" if alias.is_descending else "ascending"}"'
+        text: str = conditional_escape(column.header)
+        if column.orderable:
+            text = f'<a href="{start}{escape(alias.next)}" {_SWAP}>{text}</a>'
+        return f'<th scope="col" {column.attrs["th"].as_html()}{aria}>{text}</th>'
+
+    @property
     def body(self) -> SafeString:
         """The rows of the page that is shown, as HTML; "" when there is none. What belongs to a column (its
         attributes, how it renders) is worked out once and not for each cell."""
         rows = self.page.object_list if hasattr(self, "page") else self.rows
         cells = [_cell_maker(self, column) for column in self.columns]
-        return mark_safe(  # noqa: S308 -- each cell is escaped by its maker
-            "".join(f"<tr>{''.join([make(record) for make in cells])}</tr>" for record in rows.data)
-        )
+
+        def row(record: Any) -> str:
+            return f"<tr>{''.join([make(record) for make in cells])}</tr>"
+
+        write: Callable[[Any], str] = row
+        if self.repeats is not None:
+            names = tuple(column.name for column in self.columns)
+            write = _written_once(row, (type(self), names, get_language(), self.repeats))
+        return mark_safe("".join(map(write, rows.data)))  # noqa: S308 -- each cell is escaped by its maker
+
+
+# Rows as they were written, by table, columns, language and identity; the row itself is kept with them, so that
+# nothing else can have its identity meanwhile.
+_WRITTEN: dict[Hashable, tuple[Any, str]] = {}
+_MOST_WRITTEN = 4096
+
+
+def _written_once(write: Callable[[Any], str], table: Hashable) -> Callable[[Any], str]:
+    def once(record: Any) -> str:
+        key = (table, id(record))
+        found = _WRITTEN.get(key)
+        if found is None:
+            if len(_WRITTEN) >= _MOST_WRITTEN:
+                _WRITTEN.clear()
+            found = _WRITTEN[key] = record, write(record)
+        return found[1]
+
+    return once
 
 
 def _cell_maker(table: PortalTable, bound: tables.columns.BoundColumn) -> Callable[[Any], str]:
@@ -292,7 +343,9 @@ def prepare(
     say the same in every row; the CSV keeps them."""
     for name in set(hide) & set(table.columns.names()):
         table.columns.hide(name)
-    return tables.RequestConfig(request, paginate={"per_page": per_page}).configure(table)  # type: ignore[no-any-return]
+    configured: PortalTable = tables.RequestConfig(request, paginate={"per_page": per_page}).configure(table)
+    configured.query = request.GET
+    return configured
 
 
 def wants_csv(request: HttpRequest, table: str = "") -> bool:

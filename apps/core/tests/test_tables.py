@@ -7,6 +7,7 @@ from typing import Any
 
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.utils.translation import override
 
 from apps.core.tables import LinkColumn, NumberColumn, PortalTable, TextColumn, prepare
 
@@ -75,3 +76,43 @@ def test_only_the_page_that_is_shown_is_written(rf: Any) -> None:
 
 def test_nothing_is_no_row(rf: Any) -> None:
     assert prepare(SomeTable([]), rf.get("/")).body == ""
+
+
+def test_headers_lead_to_the_other_order_and_keep_the_filters(rf: Any) -> None:
+    head = prepare(SomeTable(ROWS), rf.get("/?q=a%26b&sort=-amount&q=c")).head
+    assert '<a href="?q=a%26b&amp;q=c&amp;sort=name" hx-boost' in head
+    assert 'aria-sort="descending"><a href="?q=a%26b&amp;q=c&amp;sort=amount"' in head
+    assert head.count("<th ") == 5
+    assert 'href="?sort=name"' in prepare(SomeTable(ROWS), rf.get("/")).head
+
+
+def test_a_table_of_several_orders_by_its_own_parameter(rf: Any) -> None:
+    head = prepare(SomeTable(ROWS, prefix="n-"), rf.get("/?n-sort=name&p-sort=x")).head
+    assert 'aria-sort="ascending"><a href="?p-sort=x&amp;n-sort=-name"' in head
+
+
+def test_a_row_that_repeats_is_written_once_per_language_and_wording(rf: Any) -> None:
+    asked: list[str] = []
+
+    class Repeating(PortalTable):
+        name = TextColumn(verbose_name="Name")
+
+        def render_name(self, value: str) -> str:
+            asked.append(value)
+            return value
+
+    def body(rows: list[Row], repeats: str | None) -> str:
+        table = prepare(Repeating(rows), rf.get("/"))
+        table.repeats = repeats
+        return table.body
+
+    rows = [Row("a", 1), Row("b", 2)]
+    first = body(rows, "units")
+    assert body(rows[::-1], "units").count("<td") == 2
+    assert asked == ["a", "b"]
+    with override("zh-hans"):
+        assert body(rows, "units") == first
+    body(rows, "memory")
+    body([Row("a", 1)], "units")  # an equal row is another row
+    body(rows, None)
+    assert asked == ["a", "b", "a", "b", "a", "b", "a", "a", "b"]
