@@ -46,7 +46,7 @@ def first_notes(fleet: Fleet, promised: Promises, pools: Iterable[PoolRow]) -> I
     for cluster in fleet.pods_missing:
         text = _("Pods of this cluster were never read: what is held and free there is not known.")
         yield Note("pods_missing", cluster, text)
-    yield from over_committed(promised, pools)
+    yield from over_committed(fleet, promised, pools)
     yield from claim_notes(fleet)
 
 

@@ -8,7 +8,7 @@ numbers up as if they were the same, and nobody can lend one for the other.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from decimal import Decimal
 
 from django.utils.translation import gettext as _
@@ -16,7 +16,7 @@ from django.utils.translation import ngettext
 
 from apps.capacity.facts import Fleet, PoolKey
 from apps.capacity.pooling import UnitKey
-from apps.capacity.promised import SHARES, Promises
+from apps.capacity.promised import SHARES, Promises, node_units
 from apps.capacity.rows import Note, PoolRow, Ref
 from apps.core.gpu import SharingMode, mode_label
 from apps.core.quantity import plain
@@ -29,8 +29,12 @@ FLAVORS_SHOWN = 3
 Target = tuple[PoolKey, UnitKey]
 
 
-def over_committed(promised: Promises, pools: Iterable[PoolRow]) -> Iterator[Note]:
-    yield from _over_committed(promised, _quoting(promised), pools)
+def over_committed(fleet: Fleet, promised: Promises, pools: Iterable[PoolRow]) -> Iterator[Note]:
+    """Pools of which more is promised than usable, then flavors that promise more than their nodes have: those over
+    several pools, or over a part of one."""
+    quoting = _quoting(promised)
+    yield from _over_committed(promised, quoting, pools)
+    yield from _flavors_over_committed(fleet, promised, quoting)
 
 
 def quota_notes(fleet: Fleet, promised: Promises) -> Iterator[Note]:
@@ -102,6 +106,81 @@ def _over_committed(promised: Promises, quoting: Quoting, pools: Iterable[PoolRo
             refs += _causes(quoting, pool.cluster.pk, flavor, resource)
         unique = tuple(dict.fromkeys(refs))
         yield Note("over_committed", pool.cluster, text, (pool.model, pool.sharing_mode), unique)
+
+
+Cell = tuple[int, str, str]
+"""(cluster, flavor, resource); flavor "" is Volcano's."""
+
+
+def _flavors_over_committed(fleet: Fleet, promised: Promises, quoting: Quoting) -> Iterator[Note]:
+    if "apart" not in promised.kept:
+        promised.kept["apart"] = _apart(fleet, promised)
+    nominal: Mapping[Cell, Decimal] = promised.kept["apart"]
+    if not nominal:
+        return
+    usable = _usable(fleet, nominal)
+    for (cluster_id, flavor, resource), amount in nominal.items():
+        found = usable[cluster_id, flavor, resource]
+        if amount <= found:
+            continue
+        words = {
+            "flavor": flavor,
+            "resource": resource,
+            "nominal": plain(amount),
+            "usable": plain(found),
+            "ratio": plain((amount / found).quantize(Decimal("0.001"))) if found else "",
+        }
+        yield Note(
+            "over_committed",
+            fleet.clusters[cluster_id],
+            _flavor_text(flavor, usable=bool(found)) % words,
+            (flavor, resource),
+            _causes(quoting, cluster_id, flavor, resource),
+        )
+
+
+def _flavor_text(flavor: str, *, usable: bool) -> str:
+    if not flavor and usable:
+        return _("Volcano shares %(nominal)s %(resource)s, %(usable)s usable, ratio %(ratio)s.")
+    if not flavor:
+        return _("Volcano shares %(nominal)s %(resource)s, nothing usable.")
+    if usable:
+        return _(
+            "Flavor %(flavor)s: %(nominal)s %(resource)s promised, %(usable)s usable on its nodes, ratio %(ratio)s."
+        )
+    return _("Flavor %(flavor)s: %(nominal)s %(resource)s promised, nothing usable on its nodes.")
+
+
+def _apart(fleet: Fleet, promised: Promises) -> dict[Cell, Decimal]:
+    """What is promised on nodes that are not just one whole pool, in units that all weigh the same."""
+    reached_by: dict[Target, list[tuple[str, ...]]] = defaultdict(list)
+    for node, _alike in fleet.alike():
+        for target in node_units(node):
+            reached_by[target].append(node.flavors)
+    found: dict[Cell, Decimal] = {}
+    for cell, (promise, pools) in promised.loose.items():
+        weights = {unit[2] for _pool, unit in promised.reached.get(cell, ())}
+        if promise.nominal and pools and len(weights) == 1:
+            found[cell] = promise.nominal
+    for pool, sources in promised.sources.items():
+        for flavor, resource, nominal in sources:
+            (target,) = promised.reached[pool[0], flavor, resource]
+            if flavor and not all(flavor in flavors for flavors in reached_by[target]):
+                found[pool[0], flavor, resource] = nominal
+    return found
+
+
+def _usable(fleet: Fleet, cells: Collection[Cell]) -> dict[Cell, Decimal]:
+    """Usable units on the nodes that each of these reaches."""
+    found = dict.fromkeys(cells, Decimal(0))
+    flavors = {flavor for _cluster, flavor, _resource in cells}
+    for node, usable in fleet.usable_alike():
+        for flavor in flavors.intersection(("", *node.flavors)):
+            for resource, amount in usable.items():
+                cell = (node.cluster.pk, flavor, resource)
+                if cell in found:
+                    found[cell] += amount
+    return found
 
 
 # ---- flavors that belong to no pool alone ---------------------------------------------------------------------

@@ -86,6 +86,50 @@ def test_as_much_as_is_usable_is_not_too_much(east: Cluster) -> None:
     assert notes("over_committed")[0].text == "H100 80GB (whole cards): 16 promised, nothing usable."
 
 
+def test_a_flavor_over_several_pools_that_promises_more_than_its_nodes_have(east: Cluster) -> None:
+    """The usual flavor without labels over every model: no pool can claim its quota, nobody may miss that 24 are
+    promised of 8 + 8 cards, four of which are broken."""
+    whole(east, "n1")
+    broken = make_node(east, "n2", {"pool": "h100"}, model="NVIDIA-A100-SXM4-80GB", allocatable={GPU: "4"})
+    make_flavor(east, "any")
+    make_queue(east, "red", any={GPU: 20})
+    make_queue(east, "blue", any={GPU: 4})
+    (note,) = notes("over_committed")
+    assert note.text == f"Flavor any: 24 {GPU} promised, 12 usable on its nodes, ratio 2."
+    assert note.objects == ("any", GPU)
+    assert refs(note) == {("flavor", "any"), ("ClusterQueue", "red"), ("ClusterQueue", "blue")}
+    Node.objects.update(unschedulable=True)
+    assert notes("over_committed")[0].text == f"Flavor any: 24 {GPU} promised, nothing usable on its nodes."
+    Node.objects.update(unschedulable=False)
+    broken.capacity = broken.allocatable = {GPU: "16"}
+    broken.save()
+    assert notes("over_committed") == []
+
+
+def test_a_flavor_over_a_part_of_a_pool(east: Cluster) -> None:
+    """16 cards in the pool and 16 promised, but all of them on the eight cards that were bought as spot."""
+    make_node(east, "n1", {"pool": "h100"})
+    make_node(east, "n2", {"pool": "h100", "buy": "spot"})
+    make_flavor(east, "h100", pool="h100")
+    make_flavor(east, "spot", buy="spot")
+    queue = make_queue(east, "red", spot={GPU: 16})
+    (note,) = notes("over_committed")
+    assert note.text == f"Flavor spot: 16 {GPU} promised, 8 usable on its nodes, ratio 2."
+    queue.delete()
+    make_queue(east, "red", spot={GPU: 8}, h100={GPU: 8})
+    assert notes("over_committed") == []
+
+
+def test_volcanos_shares_over_several_pools(east: Cluster) -> None:
+    whole(east, "n1")
+    make_node(east, "n2", model="NVIDIA-A100-SXM4-80GB")
+    shares: dict[str, Any] = {"deserved": {GPU: "20"}, "capability": {}, "guarantee": {}}
+    make_object(east, "VolcanoQueue", "blue", {**shares, "parent": ""})
+    (note,) = notes("over_committed")
+    assert note.text == f"Volcano shares 20 {GPU}, 16 usable, ratio 1.25."
+    assert refs(note) == {("VolcanoQueue", "blue")}
+
+
 # ---- flavors --------------------------------------------------------------------------------------------------
 
 
