@@ -22,6 +22,7 @@ _SEVERITY: dict[str, Severity] = {
     "device_unhealthy": "bad",
     "plugin_down": "bad",
     "uninitialised": "warn",
+    "tainted": "warn",
     "being_removed": "note",
     "maintenance": "note",
     "cordoned": "note",
@@ -46,6 +47,19 @@ _NOTES: dict[str, Severity] = {
     "topology_missing": "warn",
     "topology_labels": "warn",
 }
+# Notes whose objects are parts of their key; those of the others are a list that changes while the matter stays.
+_OF_ONE_THING = frozenset(
+    (
+        "over_committed",
+        "unused_flavor",
+        "shared_flavor",
+        "mixed_units",
+        "cohort_cycle",
+        "unregistered",
+        "topology_missing",
+        "topology_labels",
+    )
+)
 # Notes of the topology page; everything else is about capacity.
 _OF_TOPOLOGY = frozenset(
     ("no_rdma", "spans_capacity_types", "topology_missing", "topology_labels", "hypernode_empty")
@@ -91,11 +105,18 @@ def bucket_findings(rows: Collection[NodeRow]) -> Iterator[Finding]:
 
 def note_finding(note: Note) -> Finding:
     return Finding(
-        key="/".join(("capacity", note.code, note.cluster.slug, *note.objects[:1])),
+        key="/".join(("capacity", note.code, note.cluster.slug, *_key_parts(note))),
         severity=_NOTES.get(note.code, "note"),
         text=_("%(cluster)s: %(text)s") % {"cluster": note.cluster.name, "text": note.text},
         target="topology" if note.code in _OF_TOPOLOGY else "capacity",
         args={"cluster": note.cluster.slug},
         cluster_id=note.cluster.pk,
-        count=max(1, len(note.objects)),
+        count=1 if note.code in _OF_ONE_THING else max(1, len(note.objects)),
     )
+
+
+def _key_parts(note: Note) -> tuple[str, ...]:
+    """What tells a note from others of its code and cluster, as long as it is about the same."""
+    if note.code == "two_flavors":
+        return tuple(ref.name for ref in note.refs if ref.kind == "flavor")
+    return note.objects if note.code in _OF_ONE_THING else ()

@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 
 from apps.admissions.tests.builders import T0, make_cluster
-from apps.capacity.rows import BucketReason, NodeRow, Note
+from apps.capacity.rows import BucketReason, NodeRow, Note, Ref
 from apps.findings.supply import bucket_findings, note_finding
 from apps.fleet.models import Cluster
 
@@ -68,11 +68,31 @@ def test_one_finding_per_cluster_and_bucket() -> None:
 
 def test_notes_of_capacity_become_findings() -> None:
     east = make_cluster("east")
-    found = note_finding(Note("over_committed", east, "H100: 128 promised, 120 usable", ("H100",)))
+    found = note_finding(Note("over_committed", east, "H100: 128 promised, 120 usable", ("H100", "mps")))
     assert (found.severity, found.text) == ("warn", "East: H100: 128 promised, 120 usable")
-    assert found.key == "capacity/over_committed/east/H100"
+    assert found.key == "capacity/over_committed/east/H100/mps"
     assert note_finding(Note("shared_flavor", east, "x", ())).severity == "note"
     cycle = note_finding(Note("cohort_cycle", east, "a → b → a", ("a", "b")))
     assert (cycle.severity, cycle.target) == ("bad", "capacity")
     jobs = note_finding(Note("spans_capacity_types", east, "x", ("ml/a", "ml/b")))
     assert (jobs.severity, jobs.target, jobs.args, jobs.count) == ("warn", "topology", {"cluster": "east"}, 2)
+
+
+def test_findings_of_one_cluster_have_keys_of_their_own_that_last() -> None:
+    """REST pages by them, and a finding stays the same one while the nodes or jobs that it lists come and go."""
+    east = make_cluster("east")
+
+    def found(code: str, *objects: str, refs: tuple[Ref, ...] = ()) -> tuple[str, int]:
+        made = note_finding(Note(code, east, "x", objects, refs))
+        return made.key.removeprefix("capacity/"), made.count
+
+    assert found("over_committed", "H100", "exclusive") == ("over_committed/east/H100/exclusive", 1)
+    assert found("over_committed", "H100", "mps") == ("over_committed/east/H100/mps", 1)
+    assert found("unused_flavor", "h200", "nvidia.com/gpu") == ("unused_flavor/east/h200/nvidia.com/gpu", 1)
+    assert found("mixed_units", "Cohort", "all", "amd") == ("mixed_units/east/Cohort/all/amd", 1)
+    assert found("no_flavor", "n1", "n2") == ("no_flavor/east", 2)
+    assert found("no_flavor", "n2") == ("no_flavor/east", 1)
+    assert found("claim_orphan", "ml/a") == ("claim_orphan/east", 1)
+    assert found("pods_missing") == ("pods_missing/east", 1)
+    two = (Ref("flavor", "a"), Ref("flavor", "b"), Ref("node", "n1"))
+    assert found("two_flavors", "n1", refs=two) == ("two_flavors/east/a/b", 1)
