@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from decimal import Decimal
 
 from django.conf import settings
 
@@ -33,7 +34,7 @@ Version = tuple[tuple[int, int], ...]
 
 @dataclass(slots=True)
 class Fleet:
-    """`sums`: pools, added up; `kinds`: nodes that quota and notes cannot tell apart, but for their names, by uid.
+    """`sums`: pools, added up; `kinds`: nodes that quota and notes cannot tell apart, but for their names, by uid; `usable`: their usable units.
     `pods_missing`: clusters whose pods were never read, where nobody knows what is held; `quota_missing`: those where
     an installed Kueue or Volcano was never read, where nobody knows what is reserved. `version`, `kinds_version`,
     `quota_version`: None where nothing is kept in memory, else equal for fleets with the same nodes, the same kinds
@@ -48,10 +49,16 @@ class Fleet:
     nodes: Sequence[NodeState]
     sums: dict[PoolKey, PoolSum] = field(default_factory=dict)
     kinds: dict[Kind, dict[str, NodeState]] = field(default_factory=dict)
+    usable: dict[Kind, dict[str, Decimal]] = field(default_factory=dict)
     version: Version | None = None
     kinds_version: Version | None = None
     quota_version: tuple[object, ...] | None = None
     adrift: dict[int, Adrift] = field(default_factory=dict)
+
+    def usable_alike(self) -> Iterator[tuple[NodeState, Mapping[str, Decimal]]]:
+        """Each kind of node once: one of them, and the usable units of all by resource."""
+        for kind, members in self.kinds.items():
+            yield next(iter(members.values())), self.usable[kind]
 
     def alike(self) -> Iterator[tuple[NodeState, Mapping[str, NodeState]]]:
         """Each kind of node once: one of them, and all by uid."""
@@ -97,6 +104,7 @@ def load_fleet(
         fleet.adrift[one.around.cluster.pk] = one.around.adrift
         fleet.sums.update(one.sums)
         fleet.kinds.update(one.kinds)
+        fleet.usable.update(one.usable)
     if remembered:
         fleet.version = tuple((one.around.cluster.pk, one.version) for one in kept)
         fleet.kinds_version = tuple((one.around.cluster.pk, one.kinds_version) for one in kept)

@@ -106,6 +106,12 @@ def read_nodes(*, cluster_ids: Iterable[int], uids: Sequence[str] | None = None)
     return sorted(found, key=lambda node: (node.cluster_id, node.name, node.uid))
 
 
+def changed_nodes(*, cluster_id: int, since: datetime) -> list[tuple[NodeFacts, datetime | None]]:
+    """Nodes whose content was first seen, or that went, after an instant, with when they went."""
+    rows = Node.objects.filter(cluster_id=cluster_id).filter(Q(observed_at__gt=since) | Q(gone_at__gt=since))
+    return [(NodeFacts(*row[:-1]), row[-1]) for row in rows.values_list(*_COLUMNS, "gone_at")]
+
+
 def read_flavors(*, cluster_ids: Iterable[int]) -> dict[int, tuple[Flavor, ...]]:
     """The ResourceFlavors of each cluster, by name."""
     found: dict[int, list[Flavor]] = defaultdict(list)

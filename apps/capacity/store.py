@@ -20,6 +20,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from itertools import count
 from typing import Any
 
@@ -41,6 +42,8 @@ from apps.capacity.loading import Laid, load_nodes
 from apps.capacity.pooling import PoolSum
 from apps.capacity.reading import (
     DevicesMark,
+    NodeFacts,
+    changed_nodes,
     devices_mark,
     last_offered,
     read_devices,
@@ -54,6 +57,7 @@ from apps.fleet.models import Cluster
 from apps.observations.models import Source
 from apps.observations.selectors import seen_cards
 
+ZERO = Decimal(0)
 MOST_CLUSTERS = 64
 # Clocks of several workers may differ by this much: changes are looked for that far back.
 SKEW = timedelta(seconds=60)
@@ -66,13 +70,6 @@ LOOK_AGAIN = timedelta(seconds=60)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _versions = count(1)
 
-_NODES = """
-SELECT uid, observed_at, gone_at FROM observations_node
-WHERE cluster_id = %(cluster)s AND observed_at > %(since)s
-UNION ALL
-SELECT uid, observed_at, gone_at FROM observations_node
-WHERE cluster_id = %(cluster)s AND gone_at IS NOT NULL AND gone_at > %(since)s
-"""
 _LIVING = "SELECT count(*) FROM observations_node WHERE cluster_id = %s AND gone_at IS NULL"
 _PODS = """
 SELECT node_name, max(at) FROM (
@@ -110,7 +107,7 @@ class Marks:
 @dataclass(frozen=True, slots=True)
 class Kept:
     """One cluster laid out as of `marks`. `version` differs whenever anything does, `kinds_version` when the kind or
-    the name of some node does; `taken`: what reserves take; `nodes_until`, `pods_until`: the newest changes read;
+    the name of some node does; `usable`: of each kind, the usable units by resource; `taken`: what reserves take; `nodes_until`, `pods_until`: the newest changes read;
     `look_at`: when telemetry is to be asked again; `counted_at`: when the number of nodes was last checked."""
 
     version: int
@@ -122,6 +119,7 @@ class Kept:
     by_uid: dict[str, NodeState]
     sums: dict[PoolKey, PoolSum]
     kinds: dict[Kind, dict[str, NodeState]]
+    usable: dict[Kind, dict[str, Decimal]]
     taken: dict[Place, Taken]
     nodes_until: datetime
     pods_until: datetime
@@ -151,8 +149,11 @@ def full(cluster: Cluster, *, marks: Marks, rules: tuple[Rule, ...], now: dateti
 def kept_of(laid: Laid, *, marks: Marks, now: datetime, until: tuple[datetime, datetime]) -> Kept:
     sums: dict[PoolKey, PoolSum] = {}
     kinds: dict[Kind, dict[str, NodeState]] = {}
+    usable: dict[Kind, dict[str, Decimal]] = {}
     for node in laid.nodes:
-        kinds.setdefault(kind_of(node), {})[node.uid] = node
+        kind = kind_of(node)
+        kinds.setdefault(kind, {})[node.uid] = node
+        _add_usable(usable.setdefault(kind, {}), node, 1)
         for index, item in enumerate(node.falls):
             sums.setdefault(pool_key(node, item.group), PoolSum()).add(node, index)
     return Kept(
@@ -165,6 +166,7 @@ def kept_of(laid: Laid, *, marks: Marks, now: datetime, until: tuple[datetime, d
         by_uid={node.uid: node for node in laid.nodes},
         sums=sums,
         kinds=kinds,
+        usable=usable,
         taken=_taken(laid.around.rules, laid.nodes),
         nodes_until=until[0],
         pods_until=until[1],
@@ -172,6 +174,13 @@ def kept_of(laid: Laid, *, marks: Marks, now: datetime, until: tuple[datetime, d
         look_at=_look_at(laid.nodes, now),
         counted_at=now,
     )
+
+
+def _add_usable(usable: dict[str, Decimal], node: NodeState, sign: int) -> None:
+    for item in node.falls:
+        for found in item.units:
+            name = found.unit.resource
+            usable[name] = usable.get(name, ZERO) + sign * found.allocatable
 
 
 def _taken(rules: tuple[Rule, ...], nodes: Iterable[NodeState]) -> dict[Place, Taken]:
@@ -209,6 +218,8 @@ class _Step:
     devices_mark: DevicesMark | None
     uids: set[str] = field(default_factory=set)
     gone: set[str] = field(default_factory=set)
+    rows: dict[str, NodeFacts] = field(default_factory=dict)
+    used: dict[str, Mapping[str, Decimal]] = field(default_factory=dict)
     living: int | None = None
 
 
@@ -279,19 +290,18 @@ def _flavors(cluster: Cluster) -> tuple[Any, ...]:
 def _find_nodes(step: _Step) -> None:
     """Nodes that are new, differ or are gone; those seen before with the same content are left out."""
     cluster_id, known = step.around.cluster.pk, step.before.by_uid
-    with connection.cursor() as cursor:
-        cursor.execute(_NODES, {"cluster": cluster_id, "since": step.before.nodes_until - SKEW})
-        changed = cursor.fetchall()
-        if step.now - step.before.counted_at >= COUNT_AGAIN:
+    for row, gone_at in changed_nodes(cluster_id=cluster_id, since=step.before.nodes_until - SKEW):
+        step.nodes_until = max(step.nodes_until, row.observed_at, gone_at or row.observed_at)
+        if gone_at is not None:
+            if row.uid in known:
+                step.gone.add(row.uid)
+        elif row.uid not in known or known[row.uid].observed_at != row.observed_at:
+            step.uids.add(row.uid)
+            step.rows[row.uid] = row
+    if step.now - step.before.counted_at >= COUNT_AGAIN:
+        with connection.cursor() as cursor:
             cursor.execute(_LIVING, [cluster_id])
             (step.living,) = cursor.fetchone()
-    for uid, seen_at, gone_at in changed:
-        step.nodes_until = max(step.nodes_until, seen_at, gone_at or seen_at)
-        if gone_at:
-            if uid in known:
-                step.gone.add(uid)
-        elif uid not in known or known[uid].observed_at != seen_at:
-            step.uids.add(uid)
 
 
 def _find_pods(step: _Step) -> None:
@@ -303,13 +313,28 @@ def _find_pods(step: _Step) -> None:
     changed.pop("", None)
     if not changed:
         return
-    cluster_id = step.around.cluster.pk
-    used = used_on_nodes(cluster_ids=[cluster_id], names=list(changed))
+    _read_used(step, changed)
     step.uids.update(
-        node.uid
-        for node in step.before.nodes
-        if node.name in changed and node.used != used.get((cluster_id, node.name), {})
+        node.uid for node in step.before.nodes if node.name in changed and node.used != step.used[node.name]
     )
+
+
+def _read_used(step: _Step, names: Iterable[str]) -> None:
+    """What pods ask for on nodes of which it was not read in this step."""
+    wanted = [name for name in names if name not in step.used]
+    if wanted:
+        cluster_id = step.around.cluster.pk
+        used = used_on_nodes(cluster_ids=[cluster_id], names=wanted)
+        step.used.update((name, used.get((cluster_id, name), {})) for name in wanted)
+
+
+def _read_rows(step: _Step, uids: Iterable[str]) -> list[NodeFacts]:
+    """The living nodes of these, each read once in this step."""
+    wanted = [uid for uid in uids if uid not in step.rows]
+    if wanted:
+        rows = read_nodes(cluster_ids=[step.around.cluster.pk], uids=wanted)
+        step.rows.update((row.uid, row) for row in rows)
+    return [step.rows[uid] for uid in uids if uid in step.rows]
 
 
 def _find_devices(step: _Step) -> None:
@@ -317,8 +342,7 @@ def _find_devices(step: _Step) -> None:
     cluster_id, before = step.around.cluster.pk, step.around.devices
     known = {node.name: node.health.labels for node in step.before.nodes}
     labels = {node.name: known[node.name] for node in step.before.nodes if node.uid not in step.gone}
-    fresh = read_nodes(cluster_ids=[cluster_id], uids=list(step.uids)) if step.uids else []
-    labels.update((row.name, row.labels) for row in fresh)
+    labels.update((row.name, row.labels) for row in _read_rows(step, step.uids - step.gone))
     mark = devices_mark(cluster_id=cluster_id, now=step.now)
     if mark == step.devices_mark and labels == known:
         return
@@ -380,16 +404,16 @@ def _carried_on(step: _Step) -> Kept:
 
 def _laid_again(step: _Step, uids: Iterable[str]) -> dict[str, NodeState]:
     cluster_id = step.around.cluster.pk
-    rows = read_nodes(cluster_ids=[cluster_id], uids=list(uids))
-    used = used_on_nodes(cluster_ids=[cluster_id], names=[row.name for row in rows])
+    rows = _read_rows(step, sorted(uids))
+    _read_used(step, [row.name for row in rows])
     last, shapes = last_offered(rows, step.now), Shapes()
     found: dict[str, NodeState] = {}
 
-    def lay_row(row: Any) -> NodeState:
+    def lay_row(row: NodeFacts) -> NodeState:
         return lay_node(
             row,
             step.around,
-            used=used.get((cluster_id, row.name), {}),
+            used=step.used[row.name],
             last=last.get((cluster_id, row.uid)),
             now=step.now,
             shapes=shapes,
@@ -425,9 +449,9 @@ def _replaced(step: _Step, changed: Mapping[str, NodeState | None], taken: dict[
     """A new `Kept` in which these nodes are exchanged, by exact differences of the sums."""
     before = step.before
     nodes, by_uid = before.nodes, before.by_uid
-    sums, kinds, kinds_version = before.sums, before.kinds, before.kinds_version
+    sums, kinds, usable, kinds_version = before.sums, before.kinds, before.usable, before.kinds_version
     if changed:
-        by_uid, sums, kinds = dict(by_uid), dict(sums), dict(kinds)
+        by_uid, sums, kinds, usable = dict(by_uid), dict(sums), dict(kinds), dict(usable)
         own_sums: set[PoolKey] = set()
         own_kinds: set[Kind] = set()
         moved = False
@@ -436,7 +460,7 @@ def _replaced(step: _Step, changed: Mapping[str, NodeState | None], taken: dict[
             if new is not None:
                 by_uid[uid] = new
             _exchange_sums(sums, own_sums, old, new)
-            same_kind = _exchange_kinds(kinds, own_kinds, old, new)
+            same_kind = _exchange_kinds(kinds, usable, own_kinds, old, new)
             moved = moved or not same_kind or (old is not None and new is not None and old.name != new.name)
         nodes = _exchange_nodes(before.nodes, before.by_uid, changed)
         kinds_version = next(_versions) if moved else kinds_version
@@ -455,6 +479,7 @@ def _replaced(step: _Step, changed: Mapping[str, NodeState | None], taken: dict[
         by_uid=by_uid,
         sums=sums,
         kinds=kinds,
+        usable=usable,
         taken=taken,
         nodes_until=step.nodes_until,
         pods_until=step.pods_until,
@@ -486,20 +511,26 @@ def _exchange_sums(
 
 
 def _exchange_kinds(
-    kinds: dict[Kind, dict[str, NodeState]], own: set[Kind], old: NodeState | None, new: NodeState | None
+    kinds: dict[Kind, dict[str, NodeState]],
+    usable: dict[Kind, dict[str, Decimal]],
+    own: set[Kind],
+    old: NodeState | None,
+    new: NodeState | None,
 ) -> bool:
     """Whether the node is of the same kind as before."""
     kind_before, kind_after = old and kind_of(old), new and kind_of(new)
     for kind in (kind_before, kind_after):
         if kind and kind not in own:
-            kinds[kind] = dict(kinds.get(kind, {}))
+            kinds[kind], usable[kind] = dict(kinds.get(kind, {})), dict(usable.get(kind, {}))
             own.add(kind)
     if old and kind_before:
         del kinds[kind_before][old.uid]
+        _add_usable(usable[kind_before], old, -1)
     if new and kind_after:
         kinds[kind_after][new.uid] = new
+        _add_usable(usable[kind_after], new, 1)
     if kind_before and not kinds[kind_before]:
-        del kinds[kind_before]
+        del kinds[kind_before], usable[kind_before]
         own.discard(kind_before)
     return kind_before == kind_after
 

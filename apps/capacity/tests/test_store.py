@@ -123,7 +123,7 @@ def anew(now: datetime, clusters: list[Cluster] | None = None) -> tuple[Any, ...
 def seen(now: datetime, clusters: list[Cluster] | None = None) -> tuple[Any, ...]:
     fleet = facts.load_fleet(now=now, clusters=clusters)
     report, rows = report_of(fleet), rows_of(fleet)
-    return list(fleet.nodes), fleet.sums, fleet.kinds, report, list(rows)
+    return list(fleet.nodes), fleet.sums, fleet.kinds, fleet.usable, report, list(rows)
 
 
 # ---- any sequence of changes ------------------------------------------------------------------------------------
