@@ -72,7 +72,7 @@ _versions = count(1)
 
 _LIVING = "SELECT count(*) FROM observations_node WHERE cluster_id = %s AND gone_at IS NULL"
 _PODS = """
-SELECT node_name, max(at) FROM (
+SELECT node_name, max(at), count(*) FROM (
   SELECT node_name, observed_at AS at FROM observations_pod
   WHERE cluster_id = %(cluster)s AND observed_at > %(since)s
   UNION ALL
@@ -126,6 +126,8 @@ class Kept:
     due: datetime | None
     look_at: datetime | None
     counted_at: datetime
+    pods_seen: Mapping[str, tuple[datetime, int]] = field(default_factory=dict)
+    """By node, the newest change of its pods and the number of changes, of those looked at last."""
     devices_mark: DevicesMark | None = None
     """Of the device objects that `around` has."""
 
@@ -216,6 +218,7 @@ class _Step:
     pods_until: datetime
     look_at: datetime | None
     devices_mark: DevicesMark | None
+    pods_seen: Mapping[str, tuple[datetime, int]]
     uids: set[str] = field(default_factory=set)
     gone: set[str] = field(default_factory=set)
     rows: dict[str, NodeFacts] = field(default_factory=dict)
@@ -267,6 +270,7 @@ def _advanced(
         pods_until=before.pods_until,
         look_at=before.look_at,
         devices_mark=before.devices_mark,
+        pods_seen=before.pods_seen,
     )
     if marks.moved(before.marks, Source.KUEUE) and _flavors(cluster) != before.around.flavors:
         raise _Anew
@@ -308,9 +312,11 @@ def _find_pods(step: _Step) -> None:
     """Nodes whose pods, all added up, ask for something else than before."""
     with connection.cursor() as cursor:
         cursor.execute(_PODS, {"cluster": step.around.cluster.pk, "since": step.before.pods_until - SKEW})
-        changed = dict(cursor.fetchall())
-    step.pods_until = max([step.pods_until, *changed.values()])
-    changed.pop("", None)
+        found = {name: (at, rows) for name, at, rows in cursor.fetchall()}
+    step.pods_until = max([step.pods_until, *(at for at, _rows in found.values())])
+    # Within SKEW the same changes are found again: looked at once, unless one more has come.
+    changed = {name for name, seen in found.items() if name and step.before.pods_seen.get(name) != seen}
+    step.pods_seen = found
     if not changed:
         return
     _read_used(step, changed)
@@ -487,6 +493,7 @@ def _replaced(step: _Step, changed: Mapping[str, NodeState | None], taken: dict[
         look_at=step.look_at,
         counted_at=before.counted_at if step.living is None else step.now,
         devices_mark=step.devices_mark,
+        pods_seen=step.pods_seen,
     )
 
 

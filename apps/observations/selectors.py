@@ -17,7 +17,7 @@ from typing import Any
 
 from django.conf import settings
 from django.db import connection
-from django.db.models import Count, QuerySet
+from django.db.models import QuerySet
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
@@ -125,6 +125,16 @@ def _clusters(clusters: Iterable[Cluster] | None) -> list[Cluster]:
     return list(Cluster.objects.filter(enabled=True)) if clusters is None else list(clusters)
 
 
+def _quarantined(cluster_ids: Sequence[int]) -> dict[tuple[int, str], int]:
+    """How many objects of each source could not be read."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT cluster_id, source, count(*) FROM observations_quarantine WHERE cluster_id = ANY(%s) GROUP BY 1, 2",
+            [list(cluster_ids)],
+        )
+        return {(cluster_id, source): n for cluster_id, source, n in cursor.fetchall()}
+
+
 def _newest_runs(cluster_ids: Sequence[int], now: datetime) -> dict[tuple[int, str], CollectionRun]:
     runs = CollectionRun.objects.raw(
         "SELECT r.* FROM observations_sourcestate s CROSS JOIN LATERAL ("
@@ -189,12 +199,7 @@ def source_statuses(
     wanted = list(Source.values if sources is None else sources)
     ids = [cluster.pk for cluster in chosen]
     states = {(s.cluster_id, s.source): s for s in SourceState.objects.filter(cluster_id__in=ids)}
-    counts = {
-        (row["cluster_id"], row["source"]): row["n"]
-        for row in Quarantine.objects.filter(cluster_id__in=ids)
-        .values("cluster_id", "source")
-        .annotate(n=Count("id"))
-    }
+    counts = _quarantined(ids)
     runs = _newest_runs(ids, now)
     return [
         _status(
