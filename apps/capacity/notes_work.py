@@ -5,14 +5,16 @@ one PodGroup, else of one owner. Sets of replicas (ReplicaSet, StatefulSet, Daem
 them into groups: each works for itself. Only jobs on several nodes count, by their living pods that are bound and hold accelerators.
 - no_rdma: it holds `rdma_from_cards` whole cards or more, and none of its nodes offers RDMA (a resource, or a label).
 - spans_capacity_types: some of its nodes are spot and some are not: losing the spot ones stops the whole job.
-One query over the pods that hold something: only for pages that need it.
+One query over the pods that hold something, and the device objects where jobs have claims: only for pages that
+need it.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 
 from django.db import connection
 from django.utils.translation import gettext as _
@@ -20,6 +22,7 @@ from django.utils.translation import ngettext
 
 from apps.capacity.capacity_types import SPOT, has_rdma_label, node_table
 from apps.capacity.facts import Fleet, NodeState
+from apps.capacity.reading import read_devices
 from apps.capacity.rows import Note, Ref
 from apps.core.gpu import SharingMode
 from apps.fleet.models import Cluster
@@ -27,7 +30,7 @@ from apps.fleet.models import Cluster
 NAMES_SHOWN = 3
 _JOBS = """
 WITH held AS (
-  SELECT p.cluster_id, p.namespace, p.node_name, p.requests, p.claims <> '[]' AS claims, p.owner_kind, p.owner_name,
+  SELECT p.cluster_id, p.namespace, p.node_name, p.requests, p.claims, p.owner_kind, p.owner_name,
     p.pod_group, (SELECT p.labels ->> l.label FROM unnest(%(labels)s::text[]) WITH ORDINALITY AS l(label, place)
      WHERE p.labels ? l.label ORDER BY l.place LIMIT 1) AS labelled
   FROM observations_pod p
@@ -39,37 +42,53 @@ named AS (
     OR (NOT owner_kind = ANY(%(replicas)s) AND (owner_kind <> '' OR pod_group <> ''))),
 spread AS (
   SELECT cluster_id, namespace, job FROM named GROUP BY 1, 2, 3 HAVING count(DISTINCT node_name) > 1)
-SELECT cluster_id, namespace, job, node_name, coalesce(r.key, ''),
-  sum(CASE WHEN r.key IS NULL THEN claims::int ELSE r.value::numeric END)
+SELECT cluster_id, namespace, job, node_name, r.key, sum(r.value::numeric), NULL::text[]
 FROM named JOIN spread USING (cluster_id, namespace, job)
-LEFT JOIN LATERAL jsonb_each_text(requests) r ON strpos(r.key, '/') > 0
-GROUP BY 1, 2, 3, 4, 5 ORDER BY 1, 2, 3, 4, 5
+CROSS JOIN LATERAL jsonb_each_text(requests) r WHERE strpos(r.key, '/') > 0
+GROUP BY 1, 2, 3, 4, 5
+UNION ALL
+SELECT cluster_id, namespace, job, node_name, '', NULL, array_agg(DISTINCT c ->> 'claim')
+FROM named JOIN spread USING (cluster_id, namespace, job)
+CROSS JOIN LATERAL jsonb_array_elements(claims) c WHERE c -> 'resources' = '[]'
+GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4, 5
 """
+
+
+Claimed = Mapping[tuple[str, str], Mapping[tuple[str, str], Decimal]]
+"""(namespace, claim) → what it holds, {(node, resource): units}."""
 
 
 @dataclass(slots=True)
 class Job:
-    """`amounts`: {(node, resource): units} that its pods hold; under resource "" the pods that hold only claims."""
+    """`amounts`: {(node, resource): units} that its pods ask for by name; `claims`: {node: claims of its pods there
+    that serve no such name}."""
 
     cluster_id: int
     namespace: str
     name: str
-    amounts: dict[tuple[str, str], int] = field(default_factory=dict)
+    amounts: dict[tuple[str, str], Decimal] = field(default_factory=dict)
+    claims: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def nodes(self) -> list[str]:
-        return sorted({node for node, _resource in self.amounts})
+        return sorted({*self.claims, *(node for node, _resource in self.amounts)})
 
     @property
     def ref(self) -> Ref:
         return Ref("group", self.name, self.namespace)
 
-    def whole_cards(self, nodes: Mapping[str, NodeState]) -> int:
-        """Cards that it holds whole; a pod that only holds claims counts as one."""
+    def whole_cards(self, nodes: Mapping[str, NodeState], claimed: Claimed) -> Decimal:
+        """Cards that it holds whole, those of a claim once however many of its pods share it."""
+        amounts = list(self.amounts.items())
+        for claim in {name for names in self.claims.values() for name in names}:
+            amounts += claimed.get((self.namespace, claim), {}).items()
         return sum(
-            amount
-            for (node, resource), amount in self.amounts.items()
-            if not resource or _offers_whole(nodes[node], resource)
+            (
+                amount
+                for (node, resource), amount in amounts
+                if node in nodes and _offers_whole(nodes[node], resource)
+            ),
+            Decimal(0),
         )
 
 
@@ -94,9 +113,12 @@ def jobs_over_nodes(*, cluster_ids: Sequence[int]) -> list[Job]:
                 "replicas": list(table.replica_owners),
             },
         )
-        for cluster_id, namespace, name, node, resource, amount in cursor.fetchall():
+        for cluster_id, namespace, name, node, resource, amount, claims in cursor.fetchall():
             job = found.setdefault((cluster_id, namespace, name), Job(cluster_id, namespace, name))
-            job.amounts[node, resource] = int(amount)
+            if claims is None:
+                job.amounts[node, resource] = amount
+            else:
+                job.claims[node] = tuple(claims)
     return list(found.values())
 
 
@@ -107,12 +129,15 @@ def work_notes(fleet: Fleet) -> Iterator[Note]:
         nodes[node.cluster.pk][node.name] = node
     without: dict[int, list[Job]] = defaultdict(list)
     spanning: dict[int, list[Job]] = defaultdict(list)
-    for job in jobs_over_nodes(cluster_ids=list(fleet.clusters)):
+    jobs = jobs_over_nodes(cluster_ids=list(fleet.clusters))
+    claimed = _claimed(fleet, nodes, {job.cluster_id for job in jobs if job.claims})
+    for job in jobs:
         known = nodes[job.cluster_id]
         if any(name not in known for name in job.nodes):
             continue  # a node that is not known any more says nothing
         own = [known[name] for name in job.nodes]
-        if job.whole_cards(known) >= node_table().rdma_from_cards and not any(map(has_rdma, own)):
+        cards = job.whole_cards(known, claimed.get(job.cluster_id, {}))
+        if cards >= node_table().rdma_from_cards and not any(map(has_rdma, own)):
             without[job.cluster_id].append(job)
         if len({node.bought == SPOT for node in own}) > 1:
             spanning[job.cluster_id].append(job)
@@ -130,6 +155,17 @@ def work_notes(fleet: Fleet) -> Iterator[Note]:
             len(found),
         )
         yield _note("no_rdma", fleet.clusters[cluster_id], text, found)
+
+
+def _claimed(
+    fleet: Fleet, nodes: Mapping[int, Mapping[str, NodeState]], cluster_ids: Collection[int]
+) -> dict[int, Claimed]:
+    """What claims hold in these clusters, as far as drivers list it."""
+    if not cluster_ids:
+        return {}
+    labels = {pk: {name: node.health.labels for name, node in nodes[pk].items()} for pk in cluster_ids}
+    views = read_devices(cluster_ids=cluster_ids, nodes=labels, now=fleet.now)
+    return {pk: view.held_by_claim for pk, view in views.items()}
 
 
 def has_rdma(node: NodeState) -> bool:

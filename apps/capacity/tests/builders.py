@@ -112,3 +112,45 @@ def make_pod(
         **_SEEN,
         **values,
     )
+
+
+DRIVER = "gpu.nvidia.com"
+
+
+def make_slice(cluster: Cluster, node: str, *, cards: int, **fields: Any) -> ClusterObject:
+    """A driver's pool of whole cards on a node, gpu-0 and so on; with `node` "" that every node reaches."""
+    devices: list[dict[str, Any]] = [
+        {
+            "name": f"gpu-{number}", "node": "", "all_nodes": False, "node_selector": None, "consumes": [],
+            "attributes": {"type": "gpu", "uuid": f"GPU-{node}-{number}", "productName": "NVIDIA H100 80GB HBM3"},
+            "capacity": {}, "taints": [], "multiple": False,
+        }
+        for number in range(cards)
+    ]  # fmt: skip
+    spec = {
+        "driver": DRIVER, "pool": node or "everywhere", "generation": 1, "slices": 1, "node": node,
+        "all_nodes": not node, "node_selector": None, "per_device_nodes": False, "counters": {}, "devices": devices,
+        **fields,
+    }  # fmt: skip
+    return make_object(cluster, "ResourceSlice", f"slice-{node}", spec)
+
+
+def make_claim(cluster: Cluster, name: str, pool: str, *, cards: int, namespace: str = "ml") -> ClusterObject:
+    """A claim that was given the first cards of a pool, and that a pod reserves."""
+    results = [
+        {
+            "request": "r", "driver": DRIVER, "pool": pool, "device": f"gpu-{number}", "admin": False,
+            "share_id": "", "consumed": {},
+        }
+        for number in range(cards)
+    ]  # fmt: skip
+    user = {"kind": "Pod", "name": name, "uid": f"uid-{name}"}
+    made = make_object(
+        cluster, "ResourceClaim", name, {"requests": [], "extended": False, "pod_claim_name": ""}
+    )
+    made.namespace = namespace
+    made.status = {
+        "allocated": True, "node": pool, "results": results, "reserved_for": [user], "allocated_at": None,
+    }  # fmt: skip
+    made.save()
+    return made
