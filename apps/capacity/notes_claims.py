@@ -1,8 +1,8 @@
 """What does not fit together between claims and devices. Input: a fleet; output: `Note`s with the claims.
 
 A claim that nobody reserves keeps its devices from others; one whose devices are listed no more is in no number at
-all. A driver that no vendor file knows is worth a note only when its name reads like an accelerator's: network
-cards and processors have drivers too.
+all. Cards that several nodes reach are no single node's, and so in no pool. A driver that no vendor file knows is
+worth a note only when its name reads like an accelerator's: network cards and processors have drivers too.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NAMES_SHOWN = 3
 
 
 def claim_notes(fleet: Fleet) -> Iterator[Note]:
-    """At most one note of each code and cluster, and one per unknown driver."""
+    """At most one note of each code and cluster, and one per driver with unknown or shared devices."""
     for pk, adrift in sorted(fleet.adrift.items()):
         cluster = fleet.clusters[pk]
         if adrift.without_pod:
@@ -38,6 +38,14 @@ def claim_notes(fleet: Fleet) -> Iterator[Note]:
                 len(adrift.orphans),
             )
             yield _note("claim_orphan", cluster, text, adrift.orphans)
+        for driver, count in adrift.unowned:
+            text = ngettext(
+                "The DRA driver %(driver)s lists %(count)d card that several nodes reach: it is in no pool.",
+                "The DRA driver %(driver)s lists %(count)d cards that several nodes reach: they are in no pool.",
+                count,
+            )
+            words = {"driver": driver, "count": count}
+            yield Note("dra_unowned", cluster, text % words, (driver,), (Ref("resource", driver),))
         for driver, count in adrift.unregistered:
             if looks_like_accelerator(f"{driver}/device"):
                 text = _(

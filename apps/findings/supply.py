@@ -41,6 +41,7 @@ _NOTES: dict[str, Severity] = {
     "unregistered": "warn",
     "dual_advertised": "warn",
     "dra_incomplete": "warn",
+    "dra_unowned": "warn",
     "claim_without_pod": "warn",
     "claim_orphan": "warn",
     "spans_capacity_types": "warn",
@@ -56,6 +57,7 @@ _OF_ONE_THING = frozenset(
         "mixed_units",
         "cohort_cycle",
         "unregistered",
+        "dra_unowned",
         "topology_missing",
         "topology_labels",
     )

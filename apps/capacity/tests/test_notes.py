@@ -12,11 +12,12 @@ from apps.capacity.rows import Note, Ref
 from apps.capacity.selectors import capacity_report
 from apps.capacity.topology_report import topology_report
 from apps.fleet.models import Cluster
-from apps.observations.models import Node, Pod
+from apps.observations.models import ClusterObject, Node, Pod
 
 from .builders import (
     AT,
     GPU,
+    make_claim,
     make_cluster,
     make_cohort,
     make_flavor,
@@ -24,6 +25,7 @@ from .builders import (
     make_object,
     make_pod,
     make_queue,
+    make_slice,
 )
 
 SHARED = "nvidia.com/gpu.shared"
@@ -334,6 +336,20 @@ def test_an_accelerator_that_no_vendor_file_knows(east: Cluster) -> None:
     }
 
 
+def test_cards_of_a_driver_that_several_nodes_reach(east: Cluster) -> None:
+    for node in ("d1", "d2"):
+        make_node(east, node, offers={"cpu": "64"}, model="")
+    make_slice(east, "", cards=3)
+    (note,) = notes()
+    assert (note.code, note.objects) == ("dra_unowned", ("gpu.nvidia.com",))
+    assert (
+        note.text
+        == "The DRA driver gpu.nvidia.com lists 3 cards that several nodes reach: they are in no pool."
+    )
+    Node.objects.filter(name="d2").delete()
+    assert notes() == []  # one node is left that reaches them: they are its own
+
+
 # ---- who may read ---------------------------------------------------------------------------------------------
 
 
@@ -463,6 +479,29 @@ def test_devices_through_claims_count_too(nodes: Cluster) -> None:
         claims = [{"claim": f"c{number}", "resources": []}]
         make_pod(nodes, f"p{number}", node, 0, claims=claims)
     assert [note.code for note in work_notes()] == ["spans_capacity_types"]
+
+
+def test_a_job_counts_the_whole_cards_of_its_claims(east: Cluster) -> None:
+    """Two pods, each with a claim on four of its node's cards, and a network card by name: eight cards. The same
+    claim for two pods of a node is four cards once."""
+    for node in ("d1", "d2"):
+        make_node(east, node, offers={"cpu": "64"}, model="")
+        make_slice(east, node, cards=8)
+        make_claim(east, f"{node}-four", node, cards=4)
+        make_pod(
+            east,
+            node,
+            node,
+            0,
+            claims=[{"claim": f"{node}-four", "resources": []}],
+            requests={"vlan/nic": "1"},
+        )
+    (note,) = work_notes()
+    assert (note.code, note.objects) == ("no_rdma", ("ml/train",))
+    ClusterObject.objects.filter(name="d2-four").delete()
+    make_claim(east, "d2-four", "d2", cards=3)
+    make_pod(east, "twin", "d1", 0, claims=[{"claim": "d1-four", "resources": []}])
+    assert work_notes() == []  # 4 + 3
 
 
 def test_many_jobs_are_one_note_that_names_the_first(nodes: Cluster) -> None:

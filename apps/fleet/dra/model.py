@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -124,12 +125,13 @@ class NodeDevices:
 
 @dataclass(frozen=True, slots=True)
 class Adrift:
-    """What needs a look in a cluster, by name: claims as (namespace, name), drivers with how many devices they list.
-    Not about single nodes."""
+    """What needs a look in a cluster, by name: claims as (namespace, name), drivers with how many devices they list
+    (`unregistered`: no vendor file knows them) or cards (`unowned`: no single node has them). Not about single nodes."""
 
     without_pod: tuple[tuple[str, str], ...] = ()
     orphans: tuple[tuple[str, str], ...] = ()
     unregistered: tuple[tuple[str, int], ...] = ()
+    unowned: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(slots=True)
@@ -158,4 +160,5 @@ class DraView:
             without_pod=tuple((claim.namespace, claim.name) for claim in self.held_without_pod),
             orphans=tuple((claim.namespace, claim.name) for claim in self.orphans),
             unregistered=tuple(sorted(self.unregistered.items())),
+            unowned=tuple(sorted(Counter(card.listed[0].key.driver for card in self.shared.cards).items())),
         )
