@@ -38,12 +38,11 @@ def work_of(world: World, team: str, number: int) -> None:
     """What a team has on the fleet: a card that its exporter names, one that it shares, claims that nobody uses or
     that lost their device, a job over spot and other nodes, cohorts in a circle, too much quota, odd resources."""
     namespace = f"{team}-ns"
-    for place, fields in enumerate(
-        (
-            {"namespace": namespace, "pod": f"{team}-pod"},
-            {"shares": [{"namespace": namespace, "pod": f"{team}-pod", "ratio": "0.3"}]},
-        )
-    ):
+    named: list[dict[str, Any]] = [
+        {"namespace": namespace, "pod": f"{team}-pod"},
+        {"shares": [{"namespace": namespace, "pod": f"{team}-pod", "ratio": "0.3"}]},
+    ]
+    for place, fields in enumerate(named):
         DeviceSample.objects.create(
             cluster=world.east,
             sampled_at=world.now,
@@ -53,7 +52,7 @@ def work_of(world: World, team: str, number: int) -> None:
             model="NVIDIA H100 80GB HBM3",
             utilisation_ratio=Decimal("0.5"),
             utilisation_source="sm_active",
-            **fields,  # type: ignore[arg-type]
+            **fields,
         )
     for name, found, pods in (
         ("left", f"dev-{team}", ()),
@@ -102,7 +101,7 @@ def answer(world: World, role: str, path: str) -> str:
     response = world.client(role).get(path.format(quarantine=1))
     if response.status_code != 200:
         return ""
-    content = b"".join(response) if response.streaming else response.content  # type: ignore[arg-type]
+    content = b"".join(response) if response.streaming else response.content
     text: str = content.decode()
     return text[text.index("<main") :] if "<main" in text else text
 
