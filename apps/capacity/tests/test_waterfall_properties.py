@@ -17,6 +17,9 @@ from apps.capacity.pools import Numbers, parts_of
 from apps.capacity.reading import Flavor, LastOffered, NodeFacts
 from apps.capacity.reserves import Rule
 from apps.capacity.waterfall import Fall
+from apps.core.gpu import SharingMode
+from apps.fleet.dra import NodeDevices
+from apps.fleet.inventory import Group, Unit
 from apps.fleet.models import Cluster
 
 NOW = datetime(2026, 12, 2, 3, tzinfo=UTC)
@@ -49,11 +52,12 @@ FLAVORS: tuple[Flavor, ...] = (
 
 @dataclass(frozen=True)
 class Made:
-    """A node with what its pods ask for and what it offered before."""
+    """A node with what its pods ask for, what it offered before and what DRA drivers list of it."""
 
     facts: NodeFacts
     used: dict[str, D]
     last: LastOffered | None
+    devices: NodeDevices | None
 
 
 def facts_of(draw: st.DrawFn, name: str) -> NodeFacts:
@@ -93,6 +97,33 @@ def facts_of(draw: st.DrawFn, name: str) -> NodeFacts:
 
 
 @st.composite
+def listed(draw: st.DrawFn) -> NodeDevices:
+    """Cards of one vendor or two, some tainted, some held by claims; a driver that is down lists what it had."""
+    groups, held = [], []
+    for vendor, driver in draw(
+        st.lists(st.sampled_from([("nvidia", "gpu.nvidia.com"), ("amd", "gpu.amd.com")]), unique=True)
+    ):
+        cards, down = draw(st.integers(1, 8)), draw(st.booleans())
+        usable = 0 if down else draw(st.integers(0, cards))
+        share = draw(st.sampled_from([1, 4]))
+        unit = Unit(f"{driver}/gpu", "", D(cards * share), D(usable * share), Fraction(1, share))
+        groups.append(
+            Group(
+                vendor,
+                "NVIDIA-H100-80GB-HBM3",
+                SharingMode.VGPU if share > 1 else SharingMode.EXCLUSIVE,
+                cards,
+                (unit,),
+                unhealthy_cards=0 if down else cards - usable,
+                plugin_down=down,
+                origin="dra",
+            )
+        )
+        held.append({unit.resource: D(draw(st.integers(0, cards * share)))})
+    return NodeDevices(groups=groups, held_in=held)
+
+
+@st.composite
 def fleets(draw: st.DrawFn) -> list[Made]:
     names = draw(st.lists(st.sampled_from("abcdef"), unique=True, min_size=1, max_size=5))
     made = []
@@ -110,7 +141,7 @@ def fleets(draw: st.DrawFn) -> list[Made]:
                 st.integers(0, 30).map(lambda minutes: NOW - timedelta(minutes=minutes)),
             )
         )
-        made.append(Made(facts_of(draw, name), used, last))
+        made.append(Made(facts_of(draw, name), used, last, draw(st.none() | listed())))
     return made
 
 
@@ -133,7 +164,8 @@ rules = st.lists(
 
 
 def lay(fleet: list[Made], kept_back: tuple[Rule, ...] = (), *, pods_read: bool = True) -> list[NodeState]:
-    around = Surroundings(CLUSTER, FLAVORS, kept_back, pods_read)
+    devices = {made.facts.name: made.devices for made in fleet if made.devices}
+    around = Surroundings(CLUSTER, FLAVORS, kept_back, pods_read, has_slices=bool(devices), devices=devices)
     return lay_cluster(
         [made.facts for made in fleet],
         around,
@@ -192,7 +224,8 @@ def test_held_free_and_stranded_make_up_what_is_usable(
                 for unit, share in zip(item.units, row, strict=True)
                 if unit.unit.resource == resource
             ]
-            assert not offered or sum((s.held + s.over for s in offered), D(0)) == amount
+            claimed = sum((claims.get(resource, D(0)) for claims in node.claimed), D(0))
+            assert not offered or sum((s.held + s.over for s in offered), D(0)) == amount + claimed
     for (_model, mode), pool in pools(nodes).items():
         numbers = Numbers(pool, mode)
         for measure in ("units", "equivalents", "memory"):
