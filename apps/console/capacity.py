@@ -45,6 +45,7 @@ def capacity(request: HttpRequest) -> HttpResponseBase:
         if wants_csv(request, name):
             return table_csv(table, request)
     step = request.GET.get("step", "")
+    filters = [name for name in form.fields if name != "cluster"]
     pool = {name: form.cleaned_data.get(name, "") for name in ("model", "sharing_mode")}
     context = {
         "report": report,
@@ -57,7 +58,8 @@ def capacity(request: HttpRequest) -> HttpResponseBase:
         "nodes": page.prepare(nodes),
         "models": sorted({(row.model, row.model_label) for row in report.pools}),
         "shown_buckets": [bucket for bucket, n in report.totals.buckets.items() if n],
-        "filtered": any(request.GET.get(name) for name in form.fields if name != "cluster"),
+        "filtered": any(request.GET.get(name) for name in filters),
+        "unfiltered": with_query(request, **dict.fromkeys(filters, "")) + "#nodes",
         "charts": [
             Chart.of(name, page, bucket=step, **pool) for name in ("capacity-trend", "allocation-ratio")
         ],

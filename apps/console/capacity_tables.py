@@ -196,14 +196,14 @@ class PoolTable(MeasuredTable):
         return [text for text in (record.mode_sentence, "" if same else numbers, slices_text(record)) if text]
 
     def render_physical_devices(self, record: PoolRow, value: int) -> SafeString | str:
-        return linked(show_value(value), _nodes_url(record)) if value else show_value(value)
+        return linked(show_value(value), _to_nodes(record, self.measure)) if value else show_value(value)
 
     def render_nodes(self, record: PoolRow, value: int) -> SafeString | str:
-        return linked(show_value(value), _nodes_url(record)) if value else show_value(value)
+        return linked(show_value(value), _to_nodes(record, self.measure)) if value else show_value(value)
 
     def render_bar(self, record: PoolRow) -> SafeString | str:
         parts = [
-            (_nodes_url(record, bucket=name), number_text(n), bucket_label(name))
+            (_to_nodes(record, self.measure, bucket=name), number_text(n), bucket_label(name))
             for name, n in record.buckets.items()
             if n
         ]

@@ -18,7 +18,7 @@ from typing import Any
 from django.db import connection, transaction
 
 from apps.admissions.ownership import OWNERS, OWNERS_ON, owner_params
-from apps.capacity.rows import Amounts, PoolRow
+from apps.capacity.rows import PoolRow
 from apps.capacity.selectors import capacity_report
 from apps.core.windows import floor_hour
 from apps.fleet.models import Cluster
@@ -142,7 +142,7 @@ _NOTED = (
 
 
 def _hour_of(pool: PoolRow, held: Decimal, hour: datetime) -> CapacityHour:
-    weighed = pool.amounts.get("equivalents") or Amounts("gpu_equivalent", None, None)
+    weighed = pool.amounts["equivalents"]
     return CapacityHour(
         cluster=pool.cluster,
         model=pool.model,

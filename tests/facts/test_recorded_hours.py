@@ -63,6 +63,26 @@ def test_a_snapshot_is_the_capacity_report_of_that_hour() -> None:
         )
         for pool in report.pools
     }
+    weighed = {
+        (row.model, row.sharing_mode): (
+            row.cards,
+            row.allocatable_equivalents,
+            row.held_equivalents,
+            row.nominal_equivalents,
+            row.stranded_equivalents,
+        )
+        for row in CapacityHour.objects.all()
+    }
+    totals = report.totals
+    assert sum(found[0] or 0 for found in weighed.values()) == totals.physical_devices
+    sums = [sum((found[i] or Decimal(0) for found in weighed.values()), Decimal(0)) for i in (1, 2, 4)]
+    exact = [total or Decimal(0) for total in (totals.allocatable, totals.held_bound, totals.stranded)]
+    # Each pool is rounded by itself.
+    allowed = Decimal("0.001") * len(weighed)
+    assert [abs(a - b) <= allowed for a, b in zip(sums, exact, strict=True)] == [True] * 3
+    for pool in report.pools:
+        nominal = weighed[pool.model, pool.sharing_mode][3]
+        assert nominal == pool.amounts["equivalents"].nominal
 
 
 @pytest.mark.django_db

@@ -12,9 +12,10 @@ from apps.api.admission_failures import AdmissionFailuresView
 from apps.api.nodes import NodesView
 from apps.api.queues import QueuesView
 from apps.api.quotas import QuotasView
+from apps.api.stack import StackView
 from apps.api.tests.world import GPU, World, workload
 from apps.api.topology import TopologyView
-from apps.capacity.filters import NodeForm
+from apps.capacity.filters import NodeForm, StackForm
 from apps.capacity.topology_filters import TopologyForm
 from apps.observations.models import ClusterObject, Node
 from apps.quotas.filters import QueueFilterForm
@@ -50,6 +51,7 @@ def answered(world: World, path: str) -> list[dict[str, Any]]:
         ("queues", QueuesView, QueueFilterForm),
         ("queues", QuotasView, QueueFilterForm),
         ("capacity", NodesView, NodeForm),
+        ("stack", StackView, StackForm),
         ("topology", TopologyView, TopologyForm),
         ("admissions", AdmissionFailuresView, WaitingForm),
     ],
@@ -115,7 +117,19 @@ def test_other_resources_come_when_they_are_asked_for(with_cpu: World) -> None:
     assert resources("everything=on&q=Blue") == {("blue-cq", "h100", GPU)}
 
 
-@pytest.mark.parametrize("query", ["", "state=free", "state=out", "bucket=cordoned", "q=GPU-2", "model=none"])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "",
+        "state=free",
+        "state=held",
+        "state=stranded",
+        "state=out",
+        "bucket=cordoned",
+        "q=GPU-2",
+        "model=none",
+    ],
+)
 def test_nodes_are_the_same(world: World, query: str) -> None:
     Node.objects.filter(name="gpu-2").update(unschedulable=True)
     page = listed(world, f"/capacity/?format=csv&table=nodes&{query}")
