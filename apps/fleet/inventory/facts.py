@@ -3,7 +3,8 @@
 Input: labels, stored annotations, capacity, allocatable, what the node last offered, what telemetry saw; output:
 `VendorFacts` per vendor. Invariants: a resource that is another name of silicon already counted is left out; a
 vendor of which only labels speak is left out where another one offers these cards (GPU feature discovery beside
-Volcano's vGPU plugin); with nothing offered, `capacity` is what the node offered last and `down` says so.
+Volcano's vGPU plugin), or where all they say is a number; with nothing offered, `capacity` is what the node offered
+last and `down` says so.
 """
 
 from __future__ import annotations
@@ -116,7 +117,7 @@ def facts_by_vendor(
     named = {
         name
         for name, vendor in registry().vendors.items()
-        if first_label(labels, vendor.labels.count) or first_label(annotations, vendor.annotations)
+        if first_label(annotations, vendor.annotations) or _counted(labels, vendor)
     }
     found = []
     for name, vendor in registry().vendors.items():
@@ -130,6 +131,16 @@ def facts_by_vendor(
         counted = {**now, **last} if down else now
         found.append(VendorFacts(vendor, labels, annotations, counted, healthy, down, seen))
     return found
+
+
+def _counted(labels: Mapping[str, str], vendor: Vendor) -> bool:
+    """Whether labels count cards of this vendor and name one, or say that it is there: a count by itself may be
+    left over, or stand on a node that never had a card."""
+    found = vendor.labels
+    if not first_label(labels, found.count):
+        return False
+    named = first_label(labels, found.model) or keyed_models(labels, vendor)
+    return bool(named) or first_label(labels, found.present) == "true"
 
 
 def _amount(text: str) -> Decimal:
