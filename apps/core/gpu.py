@@ -117,21 +117,6 @@ def unit_label(unit: str) -> str:
     return str(UNIT_LABELS.get(unit, unit))
 
 
-def count_units(unit: str, count: Decimal | int) -> str:
-    """ "4 time slices", in the active language; the number as plain digits."""
-    forms = {
-        "card": ngettext("%(n)s card", "%(n)s cards", int(count)),
-        "mig_instance": ngettext("%(n)s MIG instance", "%(n)s MIG instances", int(count)),
-        "card_partition": ngettext("%(n)s card partition", "%(n)s card partitions", int(count)),
-        "time_slice": ngettext("%(n)s time slice", "%(n)s time slices", int(count)),
-        "mps_client": ngettext("%(n)s MPS client", "%(n)s MPS clients", int(count)),
-        "vgpu_share": ngettext("%(n)s vGPU share", "%(n)s vGPU shares", int(count)),
-        "gpu_equivalent": ngettext("%(n)s GPU-equivalent", "%(n)s GPU-equivalents", int(count)),
-    }
-    text = forms.get(unit) or ngettext("%(n)s device", "%(n)s devices", int(count))
-    return text % {"n": format(Decimal(count).normalize(), "f")}
-
-
 # ---- MIG ------------------------------------------------------------------------------------------------------
 
 

@@ -174,7 +174,6 @@ def numbers(view: DraView) -> dict[str, Any]:
             ],
             found.held_in,
             found.held,
-            found.offered,
             sorted(card.uuid for card in found.cards),
         )
         for node, found in view.by_node.items()

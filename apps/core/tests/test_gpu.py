@@ -8,13 +8,11 @@ from django.utils import translation
 from apps.core.gpu import (
     MODE_LABELS,
     SharingMode,
-    count_units,
     mig_model,
     mig_models,
     mig_weight,
     mode_sentence,
     published_weights,
-    rounded,
     short_model,
     split_product,
     unit_label,
@@ -128,13 +126,6 @@ def test_every_mode_has_a_label_and_a_unit() -> None:
     for mode in SharingMode:
         assert MODE_LABELS[mode]
         assert unit_label(unit_of(mode)) != unit_of(mode)
-
-
-def test_counted_units_read_well() -> None:
-    with translation.override("en"):
-        assert count_units("time_slice", 1) == "1 time slice"
-        assert count_units("time_slice", 16) == "16 time slices"
-        assert count_units("gpu_equivalent", rounded(Fraction(26, 7))) == "3.714 GPU-equivalents"
 
 
 @pytest.mark.parametrize(

@@ -28,11 +28,10 @@ ZERO, ONE = Decimal(0), Fraction(1)
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """`units`: what it is counted as; `fitting`: devices that could be allocated now; both without duplicates."""
+    """`units`: what it is counted as."""
 
     listed: tuple[DraDevice, ...]
     units: tuple[DraDevice, ...]
-    fitting: tuple[DraDevice, ...] = ()
 
     @property
     def partitioned(self) -> bool:
@@ -156,9 +155,7 @@ def _card(listed: list[DraDevice], counters: Counters, allocated: Collection[Dev
         if room.fits(device):
             room.take(device)
             units.append(device)
-    tied = any(device.consumes for device in listed)
-    free = tuple(device for device in fitting if not device.tainted) if tied else ()
-    return Card(tuple(listed), tuple(units), free)
+    return Card(tuple(listed), tuple(units))
 
 
 def _largest_first(device: DraDevice) -> tuple[bool, Fraction, Fraction, bool, DeviceKey]:

@@ -51,8 +51,7 @@ def count_slices(
     """`nodes`: name → labels of the nodes that are there; `last_good`: specs of slices that are gone, newest first;
     `withdrawn_at`: when the newest of them went, by pool."""
     known = list(classes)
-    served = served_resources(known)
-    reader = Reader(nodes=nodes, rules=taint_rules, classes=known, names=Names(served))
+    reader = Reader(nodes=nodes, rules=taint_rules, classes=known, names=Names(served_resources(known)))
     states = pool_states(slices, last_good)
     devices = [device for state in states for device in reader.devices(state)]
     by_key = {device.key: device for device in devices}
@@ -65,7 +64,6 @@ def count_slices(
         orphans=held.orphans,
         admin=held.admin,
         holders=held.holders,
-        resources={resource: found.name for resource, found in served.items()},
         unregistered=dict(reader.unregistered),
         devices=by_key,
     )
@@ -143,7 +141,6 @@ class _Tally:
     samples: dict[tuple[str, str], DraDevice] = field(default_factory=dict)
     present: dict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
     blocked: dict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
-    fitting: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     claims: dict[tuple[str, str], dict[tuple[str, str], Fraction]] = field(default_factory=dict)
     on_blocked: dict[str, Fraction] = field(default_factory=lambda: defaultdict(Fraction))
 
@@ -158,8 +155,6 @@ class _Tally:
                 parts[claim] = parts.get(claim, Fraction(0)) + part
                 if unit.tainted:
                     self.on_blocked[unit.resource] += part
-        for device in card.fitting:
-            self.fitting[device.resource] += 1
 
     def held(self, kind: tuple[str, str]) -> Decimal:
         return _decimal(sum(self.claims.get(kind, {}).values(), Fraction(0)))
@@ -204,14 +199,11 @@ def _add_up(found: NodeDevices, tally: _Tally, view: DraView, node: str) -> None
         resource, _profile = kind
         amount = tally.held(kind)
         found.held[resource] = found.held.get(resource, ZERO) + amount
-        found.held_by_profile[kind] = found.held_by_profile.get(kind, ZERO) + amount
         for claim, part in claims.items():
             mine = view.held_by_claim.setdefault(claim, {})
             mine[node, resource] = mine.get((node, resource), ZERO) + _decimal(part)
     for resource, blocked in tally.on_blocked.items():
         found.held_blocked[resource] = found.held_blocked.get(resource, ZERO) + _decimal(blocked)
-    for resource, count in tally.fitting.items():
-        found.offered[resource] = found.offered.get(resource, 0) + count
 
 
 # ---- one group ----------------------------------------------------------------------------------------------------

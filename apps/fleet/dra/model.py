@@ -105,18 +105,13 @@ class NodeDevices:
 
     `groups`: as those of fleet.inventory, origin "dra"; `held_in`: beside each group, its usable units that claims
     hold, by resource; `held_blocked`: units that claims hold and that a taint keeps from new work, so that they are
-    in no usable unit; `held` and `held_by_profile`: all that claims hold; `offered`: for cards that can be
-    partitioned, how many devices of a resource would fit now beside what is allocated: alternatives, never to be
-    added; `incomplete`: pools whose
-    numbers are the last good ones, or a lower bound; `codes`: "dra_incomplete"; `down_since`: when the drivers of
-    groups that are down withdrew them."""
+    in no usable unit; `held`: all that claims hold; `incomplete`: pools whose numbers are the last good ones, or a
+    lower bound; `codes`: "dra_incomplete"; `down_since`: when the drivers of groups that are down withdrew them."""
 
     groups: list[Group] = field(default_factory=list)
     held_in: list[dict[str, Decimal]] = field(default_factory=list)
     held: dict[str, Decimal] = field(default_factory=dict)
-    held_by_profile: dict[tuple[str, str], Decimal] = field(default_factory=dict)
     held_blocked: dict[str, Decimal] = field(default_factory=dict)
-    offered: dict[str, int] = field(default_factory=dict)
     cards: list[DraCard] = field(default_factory=list)
     incomplete: set[PoolKey] = field(default_factory=set)
     codes: list[str] = field(default_factory=list)
@@ -138,9 +133,9 @@ class Adrift:
 class DraView:
     """One cluster. `shared`: devices that no single node owns; `orphans`: claims allocated on devices that no slice
     lists; `admin`: claims with admin access, which hold nothing; `held_without_pod`: allocated on listed devices,
-    and nobody reserves them: the devices are taken all the same; `held_by_claim`: (namespace, name) → units by (node, resource), the
-    share of a device that several claims use being each claim's own; `resources`: extended resource, the implicit
-    ones too → DeviceClass that serves it; `unregistered`: drivers that the registry does not know → devices."""
+    and nobody reserves them: the devices are taken all the same; `held_by_claim`: (namespace, name) → units by
+    (node, resource), the share of a device that several claims use being each claim's own; `unregistered`: drivers
+    that the registry does not know → devices."""
 
     by_node: dict[str, NodeDevices] = field(default_factory=dict)
     shared: NodeDevices = field(default_factory=NodeDevices)
@@ -150,7 +145,6 @@ class DraView:
     admin: list[ClaimObject] = field(default_factory=list)
     holders: dict[DeviceKey, list[Holder]] = field(default_factory=dict)
     held_by_claim: dict[tuple[str, str], dict[tuple[str, str], Decimal]] = field(default_factory=dict)
-    resources: dict[str, str] = field(default_factory=dict)
     unregistered: dict[str, int] = field(default_factory=dict)
     devices: dict[DeviceKey, DraDevice] = field(default_factory=dict)
 

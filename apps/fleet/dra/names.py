@@ -3,7 +3,7 @@
 A class may give its devices the name of an extended resource; of classes that claim the same name the newest has
 it, of equally old ones the first by name. A device without such a name is "<driver>/<type>", a partition
 "<driver>/<type>-<profile>": units of different profiles never share a name, so that a class names a partition only
-when it is for that profile. Besides, every class serves an implicit resource.
+when it is for that profile.
 """
 
 from __future__ import annotations
@@ -16,15 +16,14 @@ from apps.fleet.dra import cel
 from apps.fleet.dra.model import ClassObject
 from apps.fleet.registry import is_device
 
-IMPLICIT = "deviceclass.resource.kubernetes.io/"
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
 def served_resources(classes: Iterable[ClassObject]) -> dict[str, ClassObject]:
-    """Extended resource → the class that serves it, the implicit ones too."""
+    """Extended resource → the class that serves it."""
     by_age = sorted(classes, key=lambda found: found.name)
     by_age.sort(key=lambda found: found.created_at or _LONG_AGO, reverse=True)
-    served = {f"{IMPLICIT}{found.name}": found for found in by_age}
+    served: dict[str, ClassObject] = {}
     for found in by_age:
         if name := found.spec.get("extended_resource"):
             served.setdefault(name, found)
@@ -35,7 +34,7 @@ class Names:
     """Resource names of devices, each kind of device worked out once."""
 
     def __init__(self, served: dict[str, ClassObject]) -> None:
-        self._explicit = {name: found for name, found in served.items() if not name.startswith(IMPLICIT)}
+        self._served = served
         self._known: dict[tuple[Any, ...], str] = {}
 
     def of(
@@ -47,7 +46,7 @@ class Names:
         if key not in self._known:
             names = [
                 name
-                for name, found in self._explicit.items()
+                for name, found in self._served.items()
                 if self._names(found, driver, telling, profile_names if profile else ())
             ]
             own = f"{driver}/{type_}-{profile}" if profile else f"{driver}/{type_}"
