@@ -7,6 +7,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from itertools import accumulate
+from operator import attrgetter
 from typing import overload
 
 from django.db.models import Q
@@ -40,7 +41,7 @@ class _Members(Sequence[Member]):
 
     def __init__(self, nodes: Sequence[NodeState]) -> None:
         self._nodes = nodes
-        self._ends = list(accumulate(len(node.falls) for node in nodes))
+        self._ends = list(accumulate(map(len, map(attrgetter("falls"), nodes))))
 
     def __len__(self) -> int:
         return self._ends[-1] if self._ends else 0

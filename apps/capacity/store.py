@@ -15,7 +15,7 @@ A `Kept` is never changed, only replaced: readers share it without locks, one th
 from __future__ import annotations
 
 import threading
-from bisect import insort
+from bisect import bisect_left, insort
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -546,13 +546,25 @@ def _exchange_nodes(
     nodes: list[NodeState], known: Mapping[str, NodeState], changed: Mapping[str, NodeState | None]
 ) -> list[NodeState]:
     """In the order of names still."""
-    result = [new for node in nodes if (new := changed.get(node.uid, node)) is not None]
-    added = [new for uid, new in changed.items() if new is not None and uid not in known]
-    if any(new is not None and uid in known and known[uid].name != new.name for uid, new in changed.items()):
-        result.sort(key=lambda node: (node.name, node.uid))
+    result = list(nodes)
+    added: list[NodeState] = []
+    for uid, new in changed.items():
+        old = known.get(uid)
+        if old is not None:
+            place = bisect_left(result, _by_name(old), key=_by_name)
+            if new is not None and new.name == old.name:
+                result[place] = new
+                continue
+            del result[place]
+        if new is not None:
+            added.append(new)
     for node in added:
-        insort(result, node, key=lambda item: (item.name, item.uid))
+        insort(result, node, key=_by_name)
     return result
+
+
+def _by_name(node: NodeState) -> tuple[str, str]:
+    return node.name, node.uid
 
 
 # ---- one per process ------------------------------------------------------------------------------------------
