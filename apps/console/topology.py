@@ -11,10 +11,11 @@ from apps.console.frame import FLEET, QUOTA, Page
 from apps.console.note_links import note_lines
 from apps.console.topology_tables import DomainTable, FitTable, PlaceTable
 from apps.core.tables import table_csv, wants_csv
+from apps.observations.models import Source
 
 
 def topology(request: HttpRequest) -> HttpResponseBase:
-    page = Page.open(request, sources=(*FLEET, *QUOTA))
+    page = Page.open(request, sources=(*FLEET, Source.DEVICES, *QUOTA))
     form = TopologyForm(request.GET, now=page.now, team_ids=page.team_ids)
     valid = form.is_valid()
     report = topology_report(now=page.now, clusters=page.clusters, pod=form.pod_size if valid else 1)
