@@ -71,16 +71,17 @@ class AmountColumn(TextColumn):
         return linked(shown, self.url(record, table.measure)) if self.url and amount else shown
 
     def _absent(self, record: PoolRow | NodeRow, found: Amounts) -> SafeString | str:
-        """Nothing promised is "none"; a sum that lies over several pools, or is not to be said in this measure,
-        does not apply; anything else was not collected."""
+        """Not known: not collected. Known, but not to be said in this measure, or in flavors over several pools:
+        does not apply. A promise that nobody made is "none"."""
+        if found.allocatable is None or found.physical is None:
+            return show_value(None) if self.of == "physical" else NOT_APPLICABLE
+        if getattr(record.amounts["equivalents"], self.of) is not None:
+            return NOT_APPLICABLE
         if self.of in _ABSENT_QUOTA:
             return gettext("none")
-        if found.allocatable is None or found.physical is None:
-            return NOT_APPLICABLE
         if self.of in ("held_reserved", "held_admitted") and getattr(record, "reserved_known", False):
             return NOT_APPLICABLE
-        in_units = amounts_of(record, "units")
-        return show_value(None) if getattr(in_units, self.of) is None else NOT_APPLICABLE
+        return show_value(None)
 
 
 class MeasuredTable(PortalTable):
@@ -119,7 +120,7 @@ class PoolTable(MeasuredTable):
     cluster = TextColumn(verbose_name=_("Cluster"), accessor="cluster__name", hide_small=True)
     sharing_mode = TextColumn(verbose_name=_("Sharing mode"), visible=False)
     bar = BarColumn(
-        verbose_name=_("Held, stranded, free, out of use; nominal (mark)"),
+        verbose_name=_("Held, stranded, free, out of use"),
         accessor="key",
         hide_small=True,
     )
@@ -168,6 +169,7 @@ class PoolTable(MeasuredTable):
         super().__init__(rows, **kwargs)
         if self.measure == "memory":
             self.columns.show("physical")
+            self.columns.hide("physical_devices")
         # Columns of what only some clusters have: shown when any row says something there.
         if _said(rows, ("held_admitted",)):
             self.columns.show("held_admitted")

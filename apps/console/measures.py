@@ -20,7 +20,7 @@ from django.utils.translation import gettext_lazy as _
 
 from apps.capacity.rows import MEASURES, Amounts, NodeRow, PoolRow
 from apps.console.links import with_query
-from apps.core.formats import bytes_text, number_text, show_value
+from apps.core.formats import NOT_APPLICABLE, bytes_text, number_text, show_value
 from apps.core.gpu import mode_label, unit_label
 from apps.core.templatetags.portal import segments
 
@@ -125,7 +125,8 @@ def _bar(found: Amounts, buckets: tuple[tuple[str, int], ...], language: str | N
 
 
 def _bar_label(found: Amounts, out: Decimal) -> str:
-    unknown = _words(get_language(), "unknown")
+    # Of memory that is known but not divided nobody can say what is held.
+    unknown = NOT_APPLICABLE if found.unit == BYTES else _words(get_language(), "unknown")
 
     def text(amount: Decimal | None) -> str:
         return unknown if amount is None else amount_text(amount, found.unit)

@@ -126,6 +126,15 @@ def test_memory_of_time_slices_is_not_divided(rf: RequestFactory) -> None:
     assert "800 GiB" in body
 
 
+def test_what_is_not_to_be_said_is_neither_none_nor_unknown(rf: RequestFactory) -> None:
+    """Memory of time slices: what exists is known, its quota is not memory."""
+    table = prepare(PoolTable([pool()], measure="memory"), rf.get("/"))
+    assert "none" not in re.findall(r">([^<]+)<", table.body)
+    assert table.body.count(">–</td>") >= 4
+    unknown = pool(amounts={"equivalents": WEIGHED, "memory": Amounts("byte", None, None)})
+    assert "not collected" in prepare(PoolTable([unknown], measure="memory"), rf.get("/")).body
+
+
 def test_volcano_is_shown_where_a_queue_says_something(rf: RequestFactory) -> None:
     assert "volcano" not in [c.name for c in prepare(PoolTable([pool()]), rf.get("/")).columns]
     said = Amounts("card", D(8), D(8), deserved=D(4), capability=D(6), held_admitted=D(2))
