@@ -26,7 +26,7 @@ from apps.core.gpu import model_label
 from apps.core.quantity import parse_quantity
 from apps.fleet.dra import DraView
 from apps.fleet.models import Cluster
-from apps.fleet.registry import is_device
+from apps.fleet.registry import by_counted_name, is_device
 from apps.fleet.selectors import BindingIndex, enabled_clusters
 from apps.observations.selectors import Sample, live_nodes, newest_samples
 
@@ -239,7 +239,7 @@ class _Surroundings:
         return cls(
             now,
             _seen_on_nodes(newest_samples(now=now, clusters=clusters, nodes=names), _in_turn(sharing, now)),
-            _pods_on_nodes([cluster.pk for cluster in clusters], names, whose),
+            _pods_on_nodes(nodes, whose),
             quiet_devices(now=now, clusters=clusters, nodes=names),
         )
 
@@ -378,12 +378,18 @@ def _in_turn(nodes: Sequence[NodeState], now: datetime) -> dict[tuple[int, str, 
         }
 
 
-def _pods_on_nodes(
-    clusters: Sequence[int], nodes: Sequence[str], whose: _Whose
-) -> dict[tuple[int, str], list[HoldingPod]]:
+def _pods_on_nodes(nodes: Sequence[NodeState], whose: _Whose) -> dict[tuple[int, str], list[HoldingPod]]:
+    """(cluster id, node) → the pods that hold something there, in units under the names that count there."""
+    offers = {(state.cluster.pk, state.name): state.offers for state in nodes}
     pods: defaultdict[tuple[int, str], list[HoldingPod]] = defaultdict(list)
     with connection.cursor() as cursor:
-        cursor.execute(_PODS, {"clusters": list(clusters), "nodes": list(nodes)})
+        cursor.execute(
+            _PODS,
+            {
+                "clusters": list({state.cluster.pk for state in nodes}),
+                "nodes": [state.name for state in nodes],
+            },
+        )
         rows = cursor.fetchall()
     for cluster_id, node, namespace, name, queue_name, volcano, queue, requests, claims, since in rows:
         team = whose.index.team_id_for(
@@ -396,11 +402,12 @@ def _pods_on_nodes(
         claims = _json(claims)
         served = {resource for claim in claims for resource in claim.get("resources") or ()}
         devices = whose.claimed(cluster_id, node, (namespace, name)) if claims else frozenset()
-        units = {
+        asked = {
             resource: parse_quantity(amount)
             for resource, amount in _json(requests).items()
             if resource not in served and is_device(resource)
         }
+        units = by_counted_name(asked, offers.get((cluster_id, node), {}))
         pods[cluster_id, node].append(HoldingPod(namespace, name, team, units, since, devices))
     return pods
 

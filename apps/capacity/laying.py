@@ -30,7 +30,7 @@ from apps.core.quantity import parse_quantity
 from apps.fleet.dra import Adrift, NodeDevices
 from apps.fleet.inventory import Group, node_inventory, shape
 from apps.fleet.models import Cluster
-from apps.fleet.registry import by_counted_name
+from apps.fleet.registry import by_counted_name, is_device
 from apps.fleet.unregistered import is_rdma, looks_like_accelerator
 from apps.observations.selectors import SeenCards
 from apps.quotas.flavors import carries
@@ -48,7 +48,7 @@ class NodeState:
     """One node. `before_reserves` and `falls`: its waterfall per group, without and with what reserves take;
     `used`: what its living, bound pods ask for, `held` of it what is a device, as far as known (None: pods were
     never read), `claimed`: beside each group what claims hold of it; `shares`: how all that is laid on the usable
-    units; `stranded`: the node has no room for another pod; `flavors`: those that reach it; `usable`: its groups
+    units; `offers`: accelerator resources of its capacity; `stranded`: the node has no room for another pod; `flavors`: those that reach it; `usable`: its groups
     that reserves select; `unregistered`: resources it offers that look like accelerators and that no vendor file
     knows; `rdma`: its RDMA devices, {resource: allocatable}; `bought`: spot, on-demand or reserved; `asks`: see
     asks_telemetry; `due`: when it looks different without anything new
@@ -66,6 +66,7 @@ class NodeState:
     held: Mapping[str, Decimal] | None
     claimed: tuple[Mapping[str, Decimal], ...]
     shares: tuple[tuple[Share, ...], ...] | None
+    offers: Mapping[str, str]
     stranded: bool
     flavors: tuple[str, ...]
     usable: tuple[Usable, ...]
@@ -223,7 +224,8 @@ def lay_node(
     lapsed, due = _lapsed(node, last, devices, now)
     falls = shapes.falls(key, groups, verdict, lapsed)
     asked = {name: amount for name, amount in used.items() if name not in _ROOM}
-    held = by_counted_name(asked, node.capacity) if around.pods_read else None
+    offers = {name: amount for name, amount in node.capacity.items() if is_device(name)}
+    held = by_counted_name(asked, offers) if around.pods_read else None
     full = held is not None and has_no_room(node.allocatable, used)
     unregistered, rdma = shapes.others(key, node)
     return NodeState(
@@ -239,6 +241,7 @@ def lay_node(
         held=held,
         claimed=claimed,
         shares=None if held is None else shares(falls, held, stranded=full, claimed=claimed),
+        offers=offers,
         stranded=full,
         flavors=tuple(sorted(name for name, spec in carried if _reaches(spec, health))),
         usable=usable_groups(node.uid, node.labels, falls, around.rules),

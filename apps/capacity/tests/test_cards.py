@@ -254,6 +254,30 @@ def test_a_claim_names_the_card_of_its_pods(cluster: Cluster) -> None:
     assert {row.origin for row in rows} == {"dra"}
 
 
+@pytest.mark.parametrize(
+    ("asked", "held"),
+    [
+        ({"aws.amazon.com/neuron": "2"}, 2),
+        # 8 cores on 4 devices: 4 cores are 2 devices, and 3 are at least a part of 2
+        ({"aws.amazon.com/neuroncore": "4"}, 2),
+        ({"aws.amazon.com/neuroncore": "3"}, 2),
+        ({"aws.amazon.com/neurondevice": "2"}, 2),
+        ({"aws.amazon.com/neuron": "1", "aws.amazon.com/neuroncore": "2"}, 2),
+    ],
+)
+def test_a_card_is_found_under_every_name_of_its_silicon(
+    cluster: Cluster, asked: dict[str, str], held: int
+) -> None:
+    offers = {"aws.amazon.com/neuron": "4", "aws.amazon.com/neurondevice": "4"}
+    node(cluster, "trn", {**offers, "aws.amazon.com/neuroncore": "8"})
+    pod(cluster, "train", "trn", asked, queue_name="lq")
+    rows = card_rows(now=T0, clusters=[cluster], node="trn")
+    assert [(row.vendor, row.state, [holder.pod for holder in row.holders]) for row in rows] == [
+        *[("neuron", "held", ["train"])] * held,
+        *[("neuron", "free", [])] * (4 - held),
+    ]
+
+
 # ------------------------------------------------------------------ held and idle
 def idle_card(cluster: Cluster, ratios: list[str | None], *, bound: datetime, **more: Any) -> CardRow:
     """One card of its own node, held by one pod, with a sample per minute of the last half hour."""
