@@ -169,7 +169,8 @@ class Vendor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One vendor's file. `annotations`: node annotations that hold a split's inventory; `partitions`: how many
     partitions of a profile one card makes (NVIDIA's are in the MIG table); `resolver`: how its cards are found on a
     node, "register": from the annotations where there are any, else shares by the usual split and the rest as "plain"; `metric_prefixes`: what an exporter
-    may be set to put before its metrics' names; `domains`: where every resource is about this vendor's devices, so
+    may be set to put before its metrics' names; `blanks`: what it prints, in place of any value, where it has none;
+    `domains`: where every resource is about this vendor's devices, so
     that one which matches no pattern is shown as unregistered."""
 
     vendor: Annotated[str, msgspec.Meta(pattern="^[a-z][a-z0-9-]*$", max_length=30)]
@@ -184,6 +185,7 @@ class Vendor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     partitions: dict[Text, Annotated[int, msgspec.Meta(ge=1)]] = {}
     metrics: tuple[Metric, ...] = ()
     metric_prefixes: tuple[str, ...] = ()
+    blanks: tuple[float, ...] = ()
     identity: Identity = Identity()
     workload: Workload = Workload()
     drivers: dict[Text, Driver] = {}
@@ -191,6 +193,10 @@ class Vendor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def has_devices(self) -> bool:
         return any(entry.unit in COUNTED for entry in self.resources)
+
+    def is_blank(self, value: float) -> bool:
+        """Whether a value as printed means that there is none."""
+        return value in self.blanks or (math.isnan(value) and any(map(math.isnan, self.blanks)))
 
     def all_metrics(self) -> tuple[Metric, ...]:
         """The metrics under each name that they may have, in the order of the list."""

@@ -12,7 +12,9 @@ Rules, each because installations differ:
 - utilisation is the first rung of the registry's ladder that the device has, with its source; what means something
   on whole cards only is not taken from a card that is partitioned;
 - board power is repeated on every instance: only one row per card and time carries it;
-- blank values (NaN, infinite, sentinels, out of range) are dropped and reported. Absent stays None, never 0.
+- a series that leaves the device's name out has the one that others of the same answer give its position;
+- what is no measurement is dropped and reported: what the vendor's exporter prints for "not available" as blank,
+  anything else (NaN, infinite, out of range) as a fault. Absent stays None, never 0.
 """
 
 from __future__ import annotations
@@ -63,6 +65,7 @@ _LIMITS = {"utilisation": 1.0001, "power": 1e6, "xid": float(2**31 - 1)}
 """The largest scaled value that is a measurement; a gauge that says more is blank."""
 _NODE_LABELS = ("node", "kubernetes_node", "exported_node")
 _LONGEST_NAME = 128
+BLANK = "blank"
 
 
 class _Known(NamedTuple):
@@ -127,12 +130,17 @@ def targets_query(series: Iterable[Mapping[str, Any]]) -> str:
 
 
 class Problem(NamedTuple):
-    """Values that were not taken, or series that could not be placed: how often, and the first."""
+    """Values that were not taken, or series that could not be placed: how often, and the first. `blank`: the
+    exporter says that it has no value, which is no fault."""
 
     metric: str
     reason: str
     times: int
     example: str
+
+    @property
+    def blank(self) -> bool:
+        return self.reason == BLANK
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,10 +224,14 @@ def _first(labels: Mapping[str, str], names: Iterable[str]) -> str:
 class _Reader:
     """Reads labels in the way the scrape job of a series writes them."""
 
-    def __init__(self, series: Iterable[Mapping[str, str]], targets: Iterable[Mapping[str, str]]) -> None:
+    def __init__(
+        self, series: Sequence[tuple[Vendor, Mapping[str, str]]], targets: Iterable[Mapping[str, str]]
+    ) -> None:
+        self._series = series
+        self._named: dict[str, Mapping[tuple[str, str, str], str]] = {}
         self._exported = {
             (labels.get("job", ""), name[len("exported_") :])
-            for labels in series
+            for _vendor, labels in series
             for name, text in labels.items()
             if text and name.startswith("exported_")
         }
@@ -256,10 +268,10 @@ class _Reader:
         identity, node = vendor.identity, self.node(labels, vendor)
         device = _first(labels, identity.device)
         if not device:
-            position, place = _first(labels, identity.position), node or labels.get("instance", "")
-            if not position or not place:
+            position = self._position(labels, vendor)
+            if position is None:
                 return None
-            device = _composed(vendor.vendor, place, position)
+            device = self._names(vendor).get(position, "") or _composed(*position)
         instance = identity.instance_of(labels)
         return _Labels(
             device,
@@ -271,6 +283,25 @@ class _Reader:
             self.owner(labels, vendor),
             bool(_first(labels, vendor.workload.share)),
         )
+
+    def _position(self, labels: Mapping[str, str], vendor: Vendor) -> tuple[str, str, str] | None:
+        """(vendor, node or target, position there) of the series' device, None where it does not say."""
+        place = self.node(labels, vendor) or labels.get("instance", "")
+        position = _first(labels, vendor.identity.position)
+        return (vendor.vendor, place, position) if position and place else None
+
+    def _names(self, vendor: Vendor) -> Mapping[tuple[str, str, str], str]:
+        """The one name that the vendor's series give the device of a position; looked up when one first has none."""
+        if vendor.vendor not in self._named:
+            found: dict[tuple[str, str, str], set[str]] = {}
+            for other, labels in self._series if vendor.identity.device else ():
+                name = _first(labels, vendor.identity.device) if other is vendor else ""
+                if name and (position := self._position(labels, vendor)):
+                    found.setdefault(position, set()).add(name)
+            self._named[vendor.vendor] = {
+                position: next(iter(names)) for position, names in found.items() if len(names) == 1
+            }
+        return self._named[vendor.vendor]
 
 
 def _composed(vendor: str, place: str, position: str) -> str:
@@ -300,7 +331,7 @@ def samples(
     problems = _Problems()
     read = {name: _meant(known, series_by_metric.get(name, ())) for name, known in metrics().items()}
     reader = _Reader(
-        (_labels(one) for series in read.values() for one in series),
+        [(metrics()[name].vendor, _labels(one)) for name, series in read.items() for one in series],
         (_labels(one) for one in series_by_metric.get(UP, ())),
     )
     cells: dict[datetime, _Cells] = {}
@@ -314,7 +345,7 @@ def samples(
                 continue
             for stamp, text in _points(one):
                 at = sampled_at or times.get(stamp) or times.setdefault(stamp, _time(stamp))
-                value = _usable(known.metric, name, text, labels.device, problems)
+                value = _usable(known, name, text, labels.device, problems)
                 _put(cells.setdefault(at, {}), labels, known, name, value)
     rows = [row for at, found in sorted(cells.items()) for row in _rows(at, found)]
     return Samples(rows, COLUMNS, problems.listed())
@@ -340,15 +371,18 @@ def _time(stamp: float) -> datetime:
     return datetime.fromtimestamp(stamp, tz=UTC)
 
 
-def _usable(metric: Metric, name: str, text: Any, device: str, problems: _Problems) -> float | None:
+def _usable(known: _Known, name: str, text: Any, device: str, problems: _Problems) -> float | None:
     """The scaled value, None with a note for what is no measurement."""
+    vendor, metric = known.vendor, known.metric
     try:
         value = float(text)
     except (TypeError, ValueError):
         problems.note(name, "not a number", f"{device}: {str(text)[:60]}")
         return None
     scaled = value * metric.scale
-    if not math.isfinite(value):
+    if vendor.is_blank(value):
+        problems.note(name, BLANK, f"{device}: {text}")
+    elif not math.isfinite(value):
         problems.note(name, "NaN" if math.isnan(value) else "infinite", f"{device}: {text}")
     elif value < 0 or value > _LARGEST or scaled > _LIMITS.get(metric.means, _LARGEST):
         problems.note(name, "out of range", f"{device}: {text}")

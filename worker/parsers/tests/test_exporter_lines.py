@@ -566,3 +566,66 @@ def test_names_of_devices_fit_their_column() -> None:
 def test_every_query_is_one_selector() -> None:
     assert all(query.startswith('{__name__=~"') and query.endswith('"}') for query in queries())
     assert len(queries()) < 10
+
+
+# ------------------------------------------------------------------ a card keeps its name
+def npu(metric: str, value: str, *, die: str, card: str = "0", node: str = "npu-1") -> str:
+    return (
+        f'npu_chip_info_{metric}{{id="{card}",model_name="910B4",vdie_id="{die}",'
+        f'pcie_bus_info="0000:C{card}:00.0",node="{node}"}} {value}'
+    )
+
+
+def names(*lines: str) -> list[tuple[str, Decimal | None, int | None]]:
+    return [
+        (row["device"], row["utilisation_ratio"], row["memory_used_bytes"]) for row in rows("\n".join(lines))
+    ]
+
+
+def test_a_blank_name_is_the_one_that_the_same_position_has_elsewhere() -> None:
+    """npu-exporter leaves vdie_id blank while the driver does not answer; its lines carry their own time, so that
+    the last ones with a name are still there."""
+    assert names(
+        npu("utilization", "63", die="17A43D0"),
+        npu("utilization", "70", die=""),
+        npu("hbm_used_memory", "100", die=""),
+    ) == [("17A43D0", D("0.7000"), 100 * MI)]
+
+
+def test_a_name_is_of_one_position_of_one_node() -> None:
+    assert names(
+        npu("utilization", "1", die="A", card="0"),
+        npu("utilization", "2", die="B", card="1"),
+        npu("utilization", "3", die="C", card="0", node="npu-2"),
+        npu("hbm_used_memory", "10", die="", card="1"),
+        npu("hbm_used_memory", "20", die="", card="0", node="npu-2"),
+        npu("hbm_used_memory", "30", die="", card="2"),
+    ) == [
+        ("A", D("0.0100"), None),
+        ("B", D("0.0200"), 10 * MI),
+        ("C", D("0.0300"), 20 * MI),
+        ("ascend:npu-1/2", None, 30 * MI),
+    ]
+
+
+def test_a_position_with_two_names_lends_none() -> None:
+    """A card was exchanged: which of the two a blank line is about, nobody says."""
+    assert names(
+        npu("utilization", "1", die="A"),
+        npu("utilization", "2", die="B"),
+        npu("hbm_used_memory", "9", die=""),
+    ) == [("A", D("0.0100"), None), ("B", D("0.0200"), None), ("ascend:npu-1/0", None, 9 * MI)]
+
+
+def test_a_card_that_never_has_a_name_is_always_where_it_is() -> None:
+    for value in ("0", "50"):
+        [(device, _ratio, _used)] = names(npu("utilization", value, die=""))
+        assert device == "ascend:npu-1/0"
+
+
+def test_other_vendors_keep_names_in_the_same_way() -> None:
+    found = names(
+        'gpu_gfx_activity{gpu_id="3",serial_number="S3",card_series="MI300X",hostname="amd-1"} 40',
+        'gpu_used_vram{gpu_id="3",serial_number="",card_series="MI300X",hostname="amd-1"} 7',
+    )
+    assert found == [("S3", D("0.4000"), 7 * MI)]

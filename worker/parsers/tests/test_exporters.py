@@ -102,9 +102,9 @@ def test_absent_is_not_zero() -> None:
     [
         (UTIL, 101, "out of range"),
         (SM, 1.01, "out of range"),
-        (USED, 9223372036854775794, "out of range"),
+        (USED, 9223372036854775794, "blank"),
         (USED, -1, "out of range"),
-        (POWER, "NaN", "NaN"),
+        (POWER, "NaN", "blank"),
         (POWER, "+Inf", "infinite"),
         (XID, "many", "not a number"),
     ],
@@ -116,6 +116,37 @@ def test_unusable_values_are_dropped_and_reported(metric: str, value: Any, reaso
     (row,) = rows(one(FREE, 1), one(metric, value))
     values = ("utilisation_ratio", "memory_used_bytes", "power_watts", "xid")
     assert [row[name] for name in values] == [None] * 4
+
+
+# DCGM's blanks of each type: unknown, not found, not supported, not permitted (dcgm_structs.h).
+BLANKS = [str(base + kind) for base in (0x7FFFFFF0, 0x7FFFFFFFFFFFFFF0, 1 << 47) for kind in range(4)]
+
+
+@pytest.mark.parametrize("metric", [SM, UTIL, USED, POWER, XID])
+@pytest.mark.parametrize("value", [*BLANKS, "9.223372036854775794e+18", "NaN"])
+def test_what_the_vendor_says_is_blank_is_no_fault(metric: str, value: str) -> None:
+    found = read(one(FREE, 1), one(metric, value))
+    assert [(p.metric, p.reason, p.blank) for p in found.problems] == [(metric, "blank", True)]
+    (row,) = rows(one(FREE, 1), one(metric, value))
+    assert [row[name] for name in ("utilisation_ratio", "memory_used_bytes", "power_watts", "xid")] == [
+        None
+    ] * 4
+
+
+@pytest.mark.parametrize(
+    ("metric", "value"),
+    [(XID, 0x7FFFFFF0 - 1), (USED, (1 << 47) + 16), (UTIL, -1), (POWER, "+Inf"), (XID, "many")],
+)
+def test_what_nobody_says_is_blank_is_read_or_a_fault(metric: str, value: Any) -> None:
+    assert [p.blank for p in read(one(FREE, 1), one(metric, value)).problems] in ([], [False])
+
+
+def test_a_blank_of_one_vendor_is_none_of_another() -> None:
+    series = {
+        "metric": {"__name__": "npu_chip_info_utilization", "vdie_id": "A", "node": "n1"},
+        "value": [NOW.timestamp(), "NaN"],
+    }
+    assert [(p.reason, p.blank) for p in read(series).problems] == [("NaN", False)]
 
 
 def test_problems_are_counted_not_listed() -> None:
