@@ -62,10 +62,10 @@ class SourceSerializer(SourceStateSerializer):
     coverage = serializers.SerializerMethodField()
 
     def get_sentence(self, status: SourceStatus) -> str:
-        return status.sentence if status.error_kind else ""
+        return status.sentence
 
     def get_action(self, status: SourceStatus) -> str:
-        return status.action if status.error_kind else ""
+        return status.action
 
     def get_error(self, status: SourceStatus) -> str | None:
         return status.error if self.context["reading"].user.is_platform_admin else None

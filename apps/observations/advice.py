@@ -1,7 +1,8 @@
 """What each kind of error means and what to do about it, in words for /sources/ and the findings.
 
-Input: an ErrorKind value; output: a translated sentence and a translated advice. Every kind has both (a test
-keeps it so); the raw message of the run is shown beside them, never instead of them.
+Input: an ErrorKind value, and what else the pull left; output: a translated sentence and a translated advice. Every
+kind has both (a test keeps it so), a good pull that remarked something a sentence only; the raw message of the run is
+shown beside them, never instead of them.
 """
 
 from __future__ import annotations
@@ -84,6 +85,19 @@ ADVICE: dict[str, Advice] = {
 }
 
 
-def advice_for(kind: str) -> Advice:
-    """The words for an error kind; an unknown one reads as a fault of the portal."""
+# Values that no object holds are in no quarantine.
+_VALUES_ONLY = Advice(
+    _("Some of the answer could not be used, or it had nothing that the portal reads."),
+    _("The message names the metric and a device: check that exporter; the rest was taken."),
+)
+_REMARKED = Advice(_("All was read; some values are blank at the source itself."), "")
+
+
+def advice_for(kind: str, *, quarantined: bool = True, remarked: bool = False) -> Advice:
+    """The words for an error kind; an unknown one reads as a fault of the portal. `quarantined`: objects were set
+    aside; `remarked`: the pull has a message."""
+    if kind == ErrorKind.NONE and remarked:
+        return _REMARKED
+    if kind == ErrorKind.BAD_VALUES and not quarantined:
+        return _VALUES_ONLY
     return ADVICE.get(kind, ADVICE[ErrorKind.INTERNAL])

@@ -23,7 +23,7 @@ from django.utils.translation import gettext_lazy as _
 
 from apps.fleet.models import Cluster
 
-from .advice import advice_for
+from .advice import Advice, advice_for
 from .models import (
     ClusterObject,
     CollectionRun,
@@ -87,11 +87,15 @@ class SourceStatus:
 
     @property
     def sentence(self) -> str:
-        return str(advice_for(self.error_kind).sentence)
+        return str(self._advice.sentence)
 
     @property
     def action(self) -> str:
-        return str(advice_for(self.error_kind).action)
+        return str(self._advice.action)
+
+    @property
+    def _advice(self) -> Advice:
+        return advice_for(self.error_kind, quarantined=bool(self.quarantined), remarked=bool(self.error))
 
     @property
     def has_data(self) -> bool:

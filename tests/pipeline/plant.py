@@ -103,13 +103,9 @@ class Plant:
         return self.folders.log(name).read_text(errors="replace")
 
     def good_pulls(self, source: str) -> int:
-        """How many pulls of this source ended well so far. One exporter of the demo is old and prints blanks: its
-        samples are all there, and the pull says what it left out."""
-        well = ["ok", "partial"] if source == "dcgm" else ["ok"]
+        """How many pulls of this source ended well so far."""
         return self.number(
-            "SELECT count(*) FROM observations_collectionrun WHERE source = %s AND outcome = ANY(%s)",
-            source,
-            well,
+            "SELECT count(*) FROM observations_collectionrun WHERE source = %s AND outcome = 'ok'", source
         )
 
     def pulls_well_again(self, sources: list[str], seconds: float = 4 * INTERVAL) -> bool:

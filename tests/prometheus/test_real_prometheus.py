@@ -117,8 +117,8 @@ def test_shapes(scraped: Scraped) -> None:
 def test_unusable_values_are_reported(scraped: Scraped) -> None:
     found = {(p.metric, p.reason) for p in read(scraped, "dcgm-shapes").problems}
     assert found == {
-        ("DCGM_FI_DEV_GPU_UTIL", "out of range"),
-        ("DCGM_FI_PROF_GR_ENGINE_ACTIVE", "NaN"),
+        ("DCGM_FI_DEV_GPU_UTIL", "blank"),
+        ("DCGM_FI_PROF_GR_ENGINE_ACTIVE", "blank"),
         ("DCGM_FI_DEV_POWER_USAGE", "infinite"),
     }
 
@@ -228,7 +228,7 @@ def test_the_collector_stores_a_sample_per_device(scraped: Scraped) -> None:
     shared = stored.get(device="GPU-shared")
     assert (shared.attribution, [share["pod"] for share in shared.shares]) == ("copies", ["w-1", "w-2"])
     assert stored.get(device="17A43D0-C1").vendor == "ascend"
-    # Prometheus gave sentinels and NaN: partial, with what was left out
+    # Prometheus gave an infinite value: partial, with what was left out, blanks too
     assert (result.outcome, result.error_kind) == ("partial", "bad_values")
     assert "DCGM_FI_PROF_GR_ENGINE_ACTIVE" in result.error
     again = collect_source(cluster=cluster, source="dcgm", now=now, seconds=30)

@@ -33,7 +33,8 @@ _OF_THE_SERVER = frozenset((UNREACHABLE, UNAUTHORIZED, THROTTLED, BAD_CONFIG))
 
 @dataclass(slots=True)
 class PullReport:
-    """What a pull found, in the terms of the log."""
+    """What a pull found, in the terms of the log. `notes`: faults that leave a part out; `remarks`: what is worth
+    saying and is none."""
 
     written: Written = field(default_factory=Written)
     seen: int = 0
@@ -46,6 +47,7 @@ class PullReport:
     absent: bool = False
     resource_version: str = ""
     notes: list[str] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
     note_kind: str = ""
     clock_skew_seconds: float | None = None
 
@@ -102,7 +104,7 @@ class PullReport:
             bytes_read=self.bytes_read,
             resource_version=self.resource_version,
             error_kind=error_kind,
-            error="; ".join(said),
+            error="; ".join(said + self.remarks),
         )
 
     def add(self, pull: KindPull) -> None:

@@ -3,7 +3,7 @@
 Input: the context of a pull; output: rows of DeviceSample, one per device or MIG instance. Invariants: the
 instant is the minute that has just ended, so two pulls within a minute write nothing twice and retries are
 harmless; a Prometheus that knows no such series is "partial: no series", never zero; a cluster without a
-Prometheus is "not installed".
+Prometheus is "not installed"; a value that an exporter says it has not is remarked and no fault.
 """
 
 from __future__ import annotations
@@ -51,8 +51,12 @@ def _write(context: PullContext, report: PullReport, found: parser.Samples) -> N
     report.seen = len(found.rows)
     for problem in found.problems:
         times = f"{problem.times} × " if problem.times > 1 else ""
-        report.notes.append(f"{problem.metric}: {times}{problem.reason} ({problem.example})")
-        report.note_kind = ErrorKind.BAD_VALUES
+        said = f"{problem.metric}: {times}{problem.reason} ({problem.example})"
+        if problem.blank:
+            report.remarks.append(said)
+        else:
+            report.notes.append(said)
+            report.note_kind = ErrorKind.BAD_VALUES
     if not found.rows:
         return
     written, rejected = write_samples(cluster_id=context.cluster.pk, columns=found.columns, rows=found.rows)

@@ -106,7 +106,8 @@ def _pull_and_record(cluster: Cluster, source: str, clock: _Clock, token: str, s
             presence=report.presence,
         )
     if result.error:
-        logger.warning("collect %s of %s: %s: %s", source, cluster.slug, result.outcome, result.error)
+        level = logging.INFO if result.outcome == Outcome.OK else logging.WARNING
+        logger.log(level, "collect %s of %s: %s: %s", source, cluster.slug, result.outcome, result.error)
     return result
 
 

@@ -94,7 +94,7 @@ def test_sources_that_fail_or_age() -> None:
         ("warn", "East: the numbers of Kueue are 10 minutes old."),
         (
             "warn",
-            "East: only a part of Prometheus / DCGM was read. Some of the answer could not be used and was set aside.",
+            "East: only a part of Prometheus / DCGM was read. Some of the answer could not be used, or it had nothing that the portal reads.",
         ),
     ]
     assert [item.args["source"] for item in found] == ["nodes", "pods", "events", "kueue", "dcgm"]

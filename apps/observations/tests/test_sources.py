@@ -173,6 +173,24 @@ def test_every_error_has_words_and_an_advice(kind: str) -> None:
     assert bool(str(advice_for(kind).sentence)) == bool(str(advice_for(kind).action)) == (kind != "")
 
 
+def test_values_without_an_object_lead_to_no_quarantine() -> None:
+    objects, values = advice_for("bad_values"), advice_for("bad_values", quarantined=False)
+    assert "quarantined" in str(objects.action)
+    assert "quarantine" not in f"{values.sentence} {values.action}"
+    assert "exporter" in str(values.action)
+    # of every other kind it makes no difference
+    for kind in set(ErrorKind.values) - {"bad_values"}:
+        assert advice_for(kind, quarantined=False) == advice_for(kind)
+
+
+def test_a_good_pull_may_have_something_to_say() -> None:
+    assert advice_for("") == ("", "")
+    said = advice_for("", remarked=True)
+    assert "blank at the source" in str(said.sentence)
+    assert said.action == ""
+    assert advice_for("timeout", remarked=True) == advice_for("timeout")
+
+
 # ------------------------------------------------------------------ quarantine
 def quarantine(cluster: Cluster, *keys: str, at: float = 0) -> None:
     quarantine_put(

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
 import psycopg
@@ -17,6 +18,7 @@ from apps.observations.models import CollectionRun, Pod, SourceState
 from apps.observations.selectors import State
 from worker.clients.tests.servers import serving
 from worker.collectors.run import collect_source
+from worker.parsers.exporters import queries
 
 from .conftest import T0, Pull
 from .minicluster import MiniCluster
@@ -294,7 +296,7 @@ def test_samples_are_stored_once_per_minute(prometheus: Any, pull: Pull, status:
     assert status("dcgm", 1).state is State.OK
 
 
-@pytest.mark.parametrize("value", ["NaN", "+Inf", "-Inf", "9223372036854775794", "high"])
+@pytest.mark.parametrize("value", ["+Inf", "-Inf", "101", "-1", "high"])
 def test_value_that_is_no_measurement_is_left_out_and_said(
     prometheus: Any, pull: Pull, status: Any, value: str
 ) -> None:
@@ -303,9 +305,40 @@ def test_value_that_is_no_measurement_is_left_out_and_said(
     assert (result.outcome, result.error_kind) == ("partial", "bad_values")
     assert "DCGM_FI_DEV_GPU_UTIL" in result.error
     assert samples()[0].utilisation_ratio is None
-    assert status("dcgm").state is State.PARTIAL
+    found = status("dcgm")
+    assert (found.state, found.quarantined) == (State.PARTIAL, 0)
+    assert "quarantine" not in f"{found.sentence} {found.action}"
+    assert "exporter" in found.action
     prometheus(vector(series("10"), series("50", UUID="GPU-2")))
     assert (pull("dcgm", 1).outcome, status("dcgm", 1).state) == ("ok", State.OK)
+
+
+@pytest.mark.parametrize("value", ["NaN", "9223372036854775794", "140737488355328"])
+def test_value_that_the_exporter_has_not_is_said_and_no_fault(
+    prometheus: Any, pull: Pull, status: Any, value: str, caplog: Any
+) -> None:
+    prometheus(vector(series(value), series(value, UUID="GPU-2"), series("50", UUID="GPU-3")))
+    result = pull("dcgm")
+    assert (result.outcome, result.error_kind) == ("ok", "")
+    # Each query of this server gets the same answer.
+    times = 2 * len(queries())
+    assert result.error == f"DCGM_FI_DEV_GPU_UTIL: {times} × blank (GPU-1: {value})"
+    assert [sample.utilisation_ratio for sample in samples()] == [None, None, Decimal("0.5")]
+    found = status("dcgm")
+    assert (found.state, found.error, found.action) == (State.OK, result.error, "")
+    assert "blank" in found.sentence
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
+
+
+def test_blanks_beside_a_fault_are_both_said(prometheus: Any, pull: Pull) -> None:
+    prometheus(vector(series("NaN"), series("101", UUID="GPU-2")))
+    result = pull("dcgm")
+    assert (result.outcome, result.error_kind) == ("partial", "bad_values")
+    times = len(queries())
+    assert result.error.split("; ") == [
+        f"DCGM_FI_DEV_GPU_UTIL: {times} × out of range (GPU-2: 101)",
+        f"DCGM_FI_DEV_GPU_UTIL: {times} × blank (GPU-1: NaN)",
+    ]
 
 
 def test_prometheus_that_knows_nothing_is_partial_and_never_zero(
