@@ -1,20 +1,20 @@
-"""The devices of a node as its DRA drivers publish them. Input: a node's name; output: one row per device.
+"""The devices of a node as its DRA drivers list them. Input: clock and a node; output: one row per device.
 
-Invariant: a device is taken when an allocated claim holds it without admin access, once however many pods share the
-claim. What is counted of them is inventory's matter: here a device stands as it was published, the same card also a
-second time where a driver offers it in another form.
+Invariants: which slices count, what a device is and what taints it says fleet/dra, as for every count; a device is
+taken when an allocated claim holds it without admin access, once however many pods share the claim. A card that a
+driver lists in several forms stands here in each of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from datetime import datetime
 
+from apps.capacity.reading import read_devices
+from apps.core.gpu import model_label
+from apps.fleet.dra import ClaimObject, DraDevice
 from apps.fleet.models import Cluster
-from apps.observations.selectors import live_objects
-
-DeviceKey = tuple[str, str, str]
+from apps.observations.models import Node
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,8 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class DeviceObject:
-    """`kind` as the driver names it ("gpu", "mig", "vfio", …); `taints` "key=value:effect"; `claims` hold it."""
+    """`kind` as the driver names it ("gpu", "mig", "vfio", …); `taints` that keep work away, as text; `claims` hold
+    it; `incomplete`, `down`: what is shown is what was last known, see fleet.dra.pools."""
 
     driver: str
     pool: str
@@ -38,70 +39,47 @@ class DeviceObject:
     parent: str
     model: str
     memory_bytes: int | None
-    taints: tuple[str, ...]
+    taints: str
     claims: tuple[Claim, ...]
+    incomplete: bool
+    down: bool
 
     @property
     def is_taken(self) -> bool:
         return bool(self.claims)
 
 
-def device_objects(*, cluster: Cluster, node: str) -> list[DeviceObject]:
-    """The devices of the newest generation of each pool on this node, in the order of drivers and names."""
-    slices = [
-        spec
-        for spec in live_objects(kind="ResourceSlice", clusters=[cluster]).values_list("spec", flat=True)
-        if spec.get("node") == node or any(d.get("node") == node for d in spec.get("devices") or ())
-    ]
-    if not slices:
+def device_objects(*, now: datetime, cluster: Cluster, node: Node) -> list[DeviceObject]:
+    """The devices that only this node has, in the order of drivers, pools and names."""
+    nodes = {cluster.pk: {node.name: node.labels}}
+    view = read_devices(cluster_ids=[cluster.pk], nodes=nodes, now=now).get(cluster.pk)
+    if view is None:
         return []
-    newest: dict[tuple[str, str], int] = {}
-    for spec in slices:
-        key = spec["driver"], spec["pool"]
-        newest[key] = max(newest.get(key, 0), spec.get("generation") or 0)
-    claims = _claims(cluster)
-    rows = [
-        _row(spec, device, claims)
-        for spec in slices
-        if (spec.get("generation") or 0) == newest[spec["driver"], spec["pool"]]
-        for device in spec.get("devices") or ()
-        if node in (spec.get("node"), device.get("node"))
+    return [
+        _row(device, [_claim(claim) for claim in view.claims.get(key, ())])
+        for key, device in sorted(view.devices.items())
+        if device.node == node.name
     ]
-    return sorted(rows, key=lambda row: (row.driver, row.pool, row.name))
 
 
-def _claims(cluster: Cluster) -> dict[DeviceKey, list[Claim]]:
-    found: dict[DeviceKey, list[Claim]] = {}
-    stored = live_objects(kind="ResourceClaim", clusters=[cluster]).values_list("namespace", "name", "status")
-    for namespace, name, status in stored:
-        pods = tuple(
-            user["name"] for user in status.get("reserved_for") or () if user.get("kind") in ("Pod", "pods")
-        )
-        for result in status.get("results") or ():
-            if not result.get("admin"):
-                key = result["driver"], result["pool"], result["device"]
-                found.setdefault(key, []).append(Claim(namespace, name, pods))
-    return found
+def _claim(claim: ClaimObject) -> Claim:
+    pods = tuple(user["name"] for user in claim.status["reserved_for"] if user["kind"] == "Pod")
+    return Claim(claim.namespace, claim.name, pods)
 
 
-def _row(
-    spec: Mapping[str, Any], device: Mapping[str, Any], claims: Mapping[DeviceKey, list[Claim]]
-) -> DeviceObject:
-    attributes, memory = device.get("attributes") or {}, (device.get("capacity") or {}).get("memory")
+def _row(device: DraDevice, claims: list[Claim]) -> DeviceObject:
+    driver, pool, name = device.key
     return DeviceObject(
-        driver=spec["driver"],
-        pool=spec["pool"],
-        name=device["name"],
-        kind=str(attributes.get("type") or ""),
-        uuid=str(attributes.get("uuid") or ""),
-        parent=str(attributes.get("parentUUID") or ""),
-        model=str(attributes.get("productName") or ""),
-        memory_bytes=int(memory) if memory else None,
-        taints=tuple(_taint(taint) for taint in device.get("taints") or ()),
-        claims=tuple(claims.get((spec["driver"], spec["pool"], device["name"]), ())),
+        driver=driver,
+        pool=pool,
+        name=name,
+        kind=device.type or device.kind,
+        uuid=device.uuid,
+        parent=device.parent,
+        model=model_label(device.model),
+        memory_bytes=device.memory_bytes,
+        taints=device.tainted,
+        claims=tuple(claims),
+        incomplete=device.incomplete,
+        down=device.down,
     )
-
-
-def _taint(taint: Mapping[str, str]) -> str:
-    value = f"={taint['value']}" if taint.get("value") else ""
-    return f"{taint['key']}{value}:{taint.get('effect') or ''}"

@@ -78,7 +78,9 @@ def node(request: HttpRequest, name: str) -> HttpResponseBase:
         "cards": CardTable(without_others(cards, page.team_ids), prefix="c-"),
         "pods": PodTable(shown, prefix="p-", **({} if found.pods_read else {"empty_text": PODS_UNREAD})),
         "objects": DeviceObjectTable(
-            device_objects(cluster=cluster, node=name), prefix="o-", named=page.team_ids is None
+            device_objects(now=page.now, cluster=cluster, node=found.node),
+            prefix="o-",
+            named=page.team_ids is None,
         ),
     }
     for part, table in tables.items():

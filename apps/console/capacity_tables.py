@@ -143,10 +143,10 @@ class PoolTable(MeasuredTable):
         verbose_name=_("Reserved"), of="held_reserved", url=lambda row, _m: _queues_url(row), hide_small=True
     )
     held_admitted = AmountColumn(
-        verbose_name=_("of it admitted"), of="held_admitted", hide_small=True, visible=False
+        verbose_name=_("Admitted"), of="held_admitted", hide_small=True, visible=False
     )
     volcano = BarColumn(
-        verbose_name=_("Volcano: guarantee / deserved / capability"),
+        verbose_name=_("Volcano guarantee / deserved / capability"),
         accessor="key",
         visible=False,
         attrs={"th": {"class": "volcano hide-s"}, "td": {"class": "nowrap hide-s"}},
@@ -346,6 +346,7 @@ class DeviceObjectTable(PortalTable):
     parent = TextColumn(verbose_name=_("Part of"), visible=False)
     taints = TextColumn(verbose_name=_("Taints"), orderable=False, empty_values=())
     claims = TextColumn(verbose_name=_("Taken by"), orderable=False, empty_values=())
+    remarks = TextColumn(verbose_name=_("Remarks"), orderable=False, empty_values=(), hide_small=True)
 
     class Meta(PortalTable.Meta):
         empty_text = _("No DRA driver publishes a device for this node.")
@@ -358,10 +359,22 @@ class DeviceObjectTable(PortalTable):
         return format_html("{}<br>{}", record.name, record.uuid) if record.uuid else record.name
 
     def render_taints(self, record: DeviceObject) -> str:
-        return self.value_taints(record) or NOT_APPLICABLE
+        return record.taints or NOT_APPLICABLE
 
     def value_taints(self, record: DeviceObject) -> str:
-        return "; ".join(record.taints)
+        return record.taints
+
+    def render_remarks(self, record: DeviceObject) -> str:
+        return self.value_remarks(record) or NOT_APPLICABLE
+
+    def value_remarks(self, record: DeviceObject) -> str:
+        if record.down:
+            return gettext("No longer listed by its driver: as last known")
+        return (
+            gettext("The driver's list is not complete: this is its last whole one, or what there is of it")
+            if record.incomplete
+            else ""
+        )
 
     def render_claims(self, record: DeviceObject) -> str:
         return self.value_claims(record) or NOT_APPLICABLE

@@ -23,12 +23,15 @@ def device(name: str, *, taints: tuple[dict[str, str], ...] = (), **attributes: 
     }
 
 
-def resource_slice(world: World, name: str, *, node: str, devices: list[Any], generation: int = 1) -> None:
+def resource_slice(
+    world: World, name: str, *, node: str, devices: list[Any], generation: int = 1, slices: int = 1
+) -> None:
+    """`slices`: how many the pool has in this generation."""
     spec = {
         "driver": DRIVER,
         "pool": node,
         "generation": generation,
-        "slices": 1,
+        "slices": slices,
         "node": node,
         "all_nodes": False,
         "node_selector": None,
@@ -37,6 +40,14 @@ def resource_slice(world: World, name: str, *, node: str, devices: list[Any], ge
         "devices": devices,
     }
     cluster_object(world, "ResourceSlice", name, spec=spec, status={})
+
+
+def taint_rule(world: World, name: str, *, taint: dict[str, str], **selected: str) -> None:
+    """A rule that taints every device, or those of this `driver`, `pool` and `device`."""
+    spec: dict[str, Any] = {"driver": "", "pool": "", "device": "", "device_class": "", "selectors": []}
+    cluster_object(
+        world, "DeviceTaintRule", name, spec={**spec, **selected, "selects": True, "taint": taint}, status={}
+    )
 
 
 def resource_claim(

@@ -9,10 +9,10 @@ import pytest
 
 from apps.api.tests.world import World, cluster_object
 from apps.fleet.models import Cluster
-from apps.observations.models import DeviceSample, Node
+from apps.observations.models import ClusterObject, DeviceSample, Node
 from apps.observations.retention import keep_observation_partitions
 
-from .objects import device, resource_claim, resource_slice
+from .objects import DRIVER, device, resource_claim, resource_slice, taint_rule
 from .test_pages import download, text
 
 PAGE = "/capacity/nodes/gpu-1/"
@@ -115,6 +115,49 @@ def test_device_objects_are_those_of_the_newest_generation(claimed: World) -> No
         ["gpu-0", "", "blue-ns/shared (blue-a, blue-b)"],
         ["gpu-1", "gpu.nvidia.com/xid=95:NoSchedule", ""],
     ]
+
+
+def listed(world: World) -> list[tuple[str, str, str]]:
+    """(device, taints, remarks) of the table."""
+    head, *rows = download(world.client("admin"), f"{PAGE}?format=csv&table=objects")
+    columns = [head.index(name) for name in ("Device", "Taints", "Remarks")]
+    return [(row[columns[0]], row[columns[1]], row[columns[2]]) for row in rows]
+
+
+def test_of_an_incomplete_generation_the_last_complete_one_is_shown(world: World) -> None:
+    resource_slice(world, "old", node="gpu-1", devices=[device("gpu-0"), device("gpu-1")])
+    resource_slice(world, "new", node="gpu-1", devices=[device("gpu-7")], generation=2, slices=2)
+    remark = "The driver's list is not complete: this is its last whole one, or what there is of it"
+    assert listed(world) == [("gpu-0", "", remark), ("gpu-1", "", remark)]
+    resource_slice(world, "more", node="gpu-1", devices=[device("gpu-8")], generation=2, slices=2)
+    assert listed(world) == [("gpu-7", "", ""), ("gpu-8", "", "")]
+
+
+def test_devices_of_a_driver_that_went_away_are_said_to_be_gone(world: World) -> None:
+    resource_slice(world, "old", node="gpu-1", devices=[device("gpu-0")])
+    ClusterObject.objects.filter(kind="ResourceSlice").update(gone_at=world.now)
+    assert listed(world) == [("gpu-0", "", "No longer listed by its driver: as last known")]
+
+
+def test_taints_of_rules_are_taints_of_the_device(claimed: World) -> None:
+    drain = {"key": "ops/drain", "value": "", "effect": "NoExecute"}
+    told = {"key": "ops/told", "value": "yes", "effect": "None"}
+    taint_rule(claimed, "drain", taint=drain, driver=DRIVER, pool="gpu-1", device="gpu-1")
+    taint_rule(claimed, "elsewhere", taint=drain, driver="gpu.example.com")
+    taint_rule(claimed, "told", taint=told)
+    assert listed(claimed) == [
+        ("gpu-0", "", ""),
+        ("gpu-1", "gpu.nvidia.com/xid=95:NoSchedule, ops/drain:NoExecute", ""),
+    ]
+
+
+def test_other_things_that_drivers_list_are_no_devices(world: World) -> None:
+    resource_slice(world, "cards", node="gpu-1", devices=[device("gpu-0")])
+    channels = [device(f"channel-{n}", type="channel") for n in range(3)]
+    resource_slice(world, "channels", node="gpu-1", devices=channels)
+    spec = ClusterObject.objects.get(name="channels").spec
+    ClusterObject.objects.filter(name="channels").update(spec={**spec, "driver": "compute-domain.nvidia.com"})
+    assert [name for name, _taints, _remarks in listed(world)] == ["gpu-0"]
 
 
 def test_claims_are_named_to_who_sees_every_team(claimed: World) -> None:

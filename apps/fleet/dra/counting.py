@@ -63,6 +63,7 @@ def count_slices(
         held_without_pod=held.without_pod,
         orphans=held.orphans,
         admin=held.admin,
+        claims=held.claims,
         holders=held.holders,
         unregistered=dict(reader.unregistered),
         devices=by_key,

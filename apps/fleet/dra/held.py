@@ -20,10 +20,11 @@ ONE = Fraction(1)
 
 @dataclass(slots=True)
 class Held:
-    """`shares`: device → what each claim holds of it, as parts of the device; `listed` ignores what is no accelerator.
+    """`shares`: device → what each claim holds of it, as parts of the device; `claims`: those claims.
     Several claims on a device that is not divided by amounts hold equal parts of it."""
 
     shares: dict[DeviceKey, dict[tuple[str, str], Fraction]] = field(default_factory=dict)
+    claims: dict[DeviceKey, list[ClaimObject]] = field(default_factory=dict)
     holders: dict[DeviceKey, list[Holder]] = field(default_factory=dict)
     orphans: list[ClaimObject] = field(default_factory=list)
     without_pod: list[ClaimObject] = field(default_factory=list)
@@ -55,7 +56,8 @@ def held_by(
                 )
     for key, shares in taken.items():
         found.shares[key] = _parts(devices[key], list(shares.values()))
-        found.holders[key] = _holders([claim for claim, _result in shares.values()])
+        found.claims[key] = [claim for claim, _result in shares.values()]
+        found.holders[key] = _holders(found.claims[key])
     return found
 
 

@@ -133,7 +133,8 @@ class Adrift:
 class DraView:
     """One cluster. `shared`: devices that no single node owns; `orphans`: claims allocated on devices that no slice
     lists; `admin`: claims with admin access, which hold nothing; `held_without_pod`: allocated on listed devices,
-    and nobody reserves them: the devices are taken all the same; `held_by_claim`: (namespace, name) → units by
+    and nobody reserves them: the devices are taken all the same; `claims`, `holders`: claims that hold a device, and
+    the pods that reserve them; `held_by_claim`: (namespace, name) → units by
     (node, resource), the share of a device that several claims use being each claim's own; `unregistered`: drivers
     that the registry does not know → devices."""
 
@@ -143,6 +144,7 @@ class DraView:
     held_without_pod: list[ClaimObject] = field(default_factory=list)
     orphans: list[ClaimObject] = field(default_factory=list)
     admin: list[ClaimObject] = field(default_factory=list)
+    claims: dict[DeviceKey, list[ClaimObject]] = field(default_factory=dict)
     holders: dict[DeviceKey, list[Holder]] = field(default_factory=dict)
     held_by_claim: dict[tuple[str, str], dict[tuple[str, str], Decimal]] = field(default_factory=dict)
     unregistered: dict[str, int] = field(default_factory=dict)
