@@ -199,10 +199,10 @@ def _loose(fleet: Fleet, promised: Promises, quoting: Quoting) -> Iterator[Note]
         if len(units) > 1:
             words["units"] = "; ".join(sorted(units))
             if flavor:
-                text = _("Flavor %(flavor)s: one %(resource)s is not always the same: %(units)s.")
+                text = _("Flavor %(flavor)s: what one %(resource)s is differs by node: %(units)s.")
             else:
                 text = _(
-                    "Volcano shares %(amount)s %(resource)s, of which one is not always the same: %(units)s."
+                    "Volcano shares %(amount)s %(resource)s, and what one is differs by node: %(units)s."
                 )
             yield Note("mixed_units", cluster, text % words, key, refs)
         elif not pools and flavor:

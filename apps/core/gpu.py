@@ -266,3 +266,8 @@ def model_label(model: str) -> str:
 def rounded(value: Fraction) -> Decimal:
     """GPU-equivalents for showing and storing: three decimals, rounded once."""
     return (Decimal(value.numerator) / Decimal(value.denominator)).quantize(Decimal("0.001"))
+
+
+def profile_label(profile: str) -> str:
+    """A partition's profile for showing: "MIG 1g.10gb"; other vendors' partitions by their own name ("cpx_nps4")."""
+    return f"MIG {profile}" if re.match(r"\d+g\.", profile) else profile

@@ -7,7 +7,7 @@ from decimal import Decimal
 from django.utils.translation import get_language, ngettext
 from django.utils.translation import gettext as _
 
-from apps.core.gpu import unit_label
+from apps.core.gpu import profile_label, unit_label
 from apps.core.quantity import plain
 from apps.fleet.registry import classify_resource, registry
 from apps.quotas.rows import QuotaRow
@@ -39,7 +39,7 @@ def noun_of(row: QuotaRow) -> str:
     vendor = registry().vendors[known.vendor].name if known is not None else row.resource
     model = row.model_label or row.flavor or _("%(vendor)s devices") % {"vendor": vendor}
     if known is not None and known.profile:
-        return _("MIG %(profile)s of %(model)s") % {"profile": known.profile, "model": model}
+        return _("%(profile)s of %(model)s") % {"profile": profile_label(known.profile), "model": model}
     if row.unit in ("card", "device", "") or not (row.model_label or row.flavor):
         return model
     return _("%(units)s of %(model)s") % {"units": unit_label(row.unit), "model": model}

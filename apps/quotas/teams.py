@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 
-from apps.core.gpu import unit_label
+from apps.core.gpu import profile_label, unit_label
 from apps.quotas.rows import QuotaRow, TeamLine, TeamSummary
 from apps.quotas.snapshot import ZERO, Snapshot, TeamWork
 
@@ -94,7 +94,7 @@ def _add_quota(line: _Line, row: QuotaRow) -> None:
 def _finish(unit: str, profile: str, line: _Line) -> TeamLine:
     return TeamLine(
         unit=unit,
-        unit_label=f"MIG {profile}" if profile else unit_label(unit),
+        unit_label=profile_label(profile) if profile else unit_label(unit),
         used=line.used,
         admitted=line.admitted,
         nominal=line.nominal,

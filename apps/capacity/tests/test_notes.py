@@ -218,7 +218,7 @@ def test_one_flavor_whose_units_are_not_the_same(east: Cluster) -> None:
     (note,) = notes()
     assert (note.code, note.objects) == ("mixed_units", ("any", GPU))
     assert (
-        note.text == f"Flavor any: one {GPU} is not always the same: time slices, 1/4 of a card; whole cards."
+        note.text == f"Flavor any: what one {GPU} is differs by node: time slices, 1/4 of a card; whole cards."
     )
     assert refs(note) == {("flavor", "any"), ("ClusterQueue", "red")}
 

@@ -12,6 +12,7 @@ from apps.core.gpu import (
     mig_models,
     mig_weight,
     mode_sentence,
+    profile_label,
     published_weights,
     short_model,
     split_product,
@@ -201,3 +202,11 @@ def test_the_published_table_is_the_one_that_weighs() -> None:
 def test_a_line_says_what_a_unit_is_and_is_not(mode: str, units: Fraction | int, sentence: str) -> None:
     with translation.override("en"):
         assert mode_sentence(mode, units) == sentence
+
+
+@pytest.mark.parametrize(
+    ("profile", "label"),
+    [("1g.10gb", "MIG 1g.10gb"), ("1g.10gb.me", "MIG 1g.10gb.me"), ("cpx_nps4", "cpx_nps4"), ("2c", "2c")],
+)
+def test_only_nvidias_partitions_are_called_mig(profile: str, label: str) -> None:
+    assert profile_label(profile) == label
