@@ -114,7 +114,7 @@ class NodeDetailSerializer(serializers.Serializer):  # type: ignore[type-arg]
     @extend_schema_field(SoftwareSerializer(many=True))
     def get_software(self, detail: NodeDetail) -> list[dict[str, Any]]:
         now = self.context["reading"].now
-        versions, _operators = node_stack(now=now, cluster=detail.cluster, node=detail.node)
+        versions = node_stack(now=now, cluster=detail.cluster, node=detail.node)
         known = [row for row in versions if row.version is not None]
         found: list[dict[str, Any]] = SoftwareSerializer(known, many=True).data  # type: ignore[assignment]
         return found

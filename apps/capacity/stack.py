@@ -23,6 +23,8 @@ from apps.fleet.registry import first_label, registry
 COMPONENTS = ("driver", "cuda", "kernel", "os", "runtime", "kubelet", "architecture")
 """What a node says of itself, in the order of the page; `cuda` is the newest CUDA that its driver supports."""
 OPERATOR = "operator/"
+OPERATOR_VENDOR = "nvidia"
+"""Whose operator it is: no other one says its versions in an object of the cluster."""
 OF_NODE_INFO = ("kernel", "os", "runtime", "kubelet", "architecture")
 _NUMBERED = frozenset({"driver", "cuda"})
 # Older discovery writes a version in parts only: (component, its labels in order).
@@ -257,6 +259,13 @@ def stack_rows(versions: Iterable[NodeVersion]) -> list[StackRow]:
             row.version or "",
         ),
     )
+
+
+def under_operator(vendors: Iterable[str]) -> bool:
+    """Whether cards of one of these are the operator's: its vendor's own, or splits that go by the same labels."""
+    known = registry().vendors
+    its = set(known[OPERATOR_VENDOR].labels.model)
+    return any(vendor == OPERATOR_VENDOR or its & set(known[vendor].labels.model) for vendor in vendors)
 
 
 def operator_rows(cluster: Cluster, components: Mapping[str, str]) -> list[StackRow]:

@@ -1,7 +1,8 @@
 """Reads of the software stack. Input: clock and clusters; output: the rows of `stack.py`.
 
 A constant number of queries: accelerator nodes with their labels and nodeInfo, DRA devices and newest samples only
-of nodes whose labels name no driver, the operators' policies. Clusters whose nodes were never read are in no row.
+of nodes whose labels name no driver, the operators' policies where the operator's vendor has cards. Clusters whose
+nodes were never read are in no row.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ from apps.capacity.stack import (
     node_versions,
     operator_rows,
     stack_rows,
+    under_operator,
 )
 from apps.fleet.models import Cluster
-from apps.observations.models import DeviceSample, Node
+from apps.observations.models import ClusterObject, DeviceSample, Node
 from apps.observations.selectors import live_nodes, live_objects, stale_after
 
 NodeKey = tuple[int, str]
@@ -63,21 +65,18 @@ class StackReport:
 def stack_report(*, now: datetime, clusters: Sequence[Cluster]) -> StackReport:
     """The software of every accelerator node of the clusters."""
     models: dict[NodeKey, list[str]] = defaultdict(list)
+    vendors: dict[int, set[str]] = defaultdict(set)
     for row in node_rows(now=now, clusters=clusters):
         models[row.cluster.pk, row.node].append(row.model_label)
+        vendors[row.cluster.pk].add(row.vendor)
     stored = live_nodes(clusters=clusters).values_list("cluster_id", "name", "labels", "info")
     facts = [row for row in stored.order_by("cluster_id", "name") if (row[0], row[1]) in models]
     software = _software(facts, models, now=now, clusters=clusters)
-    policies = list(live_objects(kind="ClusterPolicy", clusters=clusters))
+    policies = _policies([cluster for cluster in clusters if under_operator(vendors[cluster.pk])])
     by_id = {cluster.pk: cluster for cluster in clusters}
     versions = node_versions(software)
-    operators = [
-        row
-        for policy in policies
-        for row in operator_rows(by_id[policy.cluster_id], policy.spec.get("components") or {})
-    ]
     return StackReport(
-        rows=(*stack_rows(versions), *operators),
+        rows=(*stack_rows(versions), *_operators(by_id, policies)),
         versions=tuple(versions),
         skews=tuple(kubelet_skews(software)),
         operators=tuple(
@@ -88,16 +87,27 @@ def stack_report(*, now: datetime, clusters: Sequence[Cluster]) -> StackReport:
     )
 
 
-def node_stack(*, now: datetime, cluster: Cluster, node: Node) -> tuple[list[NodeVersion], list[StackRow]]:
-    """One node's own components, and those that its cluster's operator chooses."""
+def node_stack(*, now: datetime, cluster: Cluster, node: Node) -> list[NodeVersion]:
+    """One node's own components."""
     facts = [(cluster.pk, node.name, node.labels, node.info)]
-    software = _software(facts, {(cluster.pk, node.name): []}, now=now, clusters=[cluster])
-    operators = [
+    return node_versions(_software(facts, {(cluster.pk, node.name): []}, now=now, clusters=[cluster]))
+
+
+def node_operators(*, cluster: Cluster, vendors: Iterable[str]) -> list[StackRow]:
+    """The components that the cluster's operator chooses for a node with cards of these vendors."""
+    return _operators({cluster.pk: cluster}, _policies([cluster])) if under_operator(vendors) else []
+
+
+def _policies(clusters: Sequence[Cluster]) -> list[ClusterObject]:
+    return list(live_objects(kind="ClusterPolicy", clusters=clusters)) if clusters else []
+
+
+def _operators(clusters: Mapping[int, Cluster], policies: Iterable[ClusterObject]) -> list[StackRow]:
+    return [
         row
-        for policy in live_objects(kind="ClusterPolicy", clusters=[cluster])
-        for row in operator_rows(cluster, policy.spec.get("components") or {})
+        for policy in policies
+        for row in operator_rows(clusters[policy.cluster_id], policy.spec.get("components") or {})
     ]
-    return node_versions(software), operators
 
 
 def _software(

@@ -16,7 +16,7 @@ from apps.capacity.notes import readable
 from apps.capacity.rows import NodeDetail, NodePod, NodeRow
 from apps.capacity.selectors import capacity_and_nodes, node_detail
 from apps.capacity.stack_labels import component_label
-from apps.capacity.stack_selectors import node_stack
+from apps.capacity.stack_selectors import node_operators, node_stack
 from apps.console.capacity_tables import DeviceObjectTable, NodeTable, PodTable, PoolTable
 from apps.console.card_table import CardTable
 from apps.console.charts import STEPS, Chart
@@ -86,7 +86,8 @@ def node(request: HttpRequest, name: str) -> HttpResponseBase:
     for part, table in tables.items():
         if wants_csv(request, part):
             return table_csv(table, request)
-    versions, operators = node_stack(now=page.now, cluster=cluster, node=found.node)
+    versions = node_stack(now=page.now, cluster=cluster, node=found.node)
+    operators = node_operators(cluster=cluster, vendors={row.vendor for row in found.rows})
     context = {
         "detail": found,
         "node": found.node,

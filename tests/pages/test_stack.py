@@ -85,3 +85,35 @@ def test_page_and_rest_list_the_same_versions(stacked: World) -> None:
         head, *rows = download(stacked.client("admin"), f"/capacity/stack/?format=csv&table=versions&{query}")
         listed = {(row[head.index("Component")], row[head.index("Version")]) for row in rows}
         assert listed == {(row["component"], row["version"] or "") for row in results(stacked, f"?{query}")}
+
+
+# ------------------------------------------------------------------ whose operator it is
+AMD = {"labels": {"amd.com/gpu.product-name": "MI300X"}, "capacity": {"amd.com/gpu": "8"}}
+VOLCANO = {
+    "labels": {"nvidia.com/gpu.product": "NVIDIA-A10"},
+    "capacity": {"volcano.sh/vgpu-number": "20", "volcano.sh/vgpu-memory": "48000"},
+}
+
+
+def become(world: World, name: str, found: dict[str, Any]) -> None:
+    Node.objects.filter(name=name).update(**found, allocatable=found["capacity"])
+
+
+@pytest.mark.parametrize(("found", "shown"), [(AMD, False), (VOLCANO, True)])
+def test_an_operators_components_are_listed_for_nodes_with_its_vendors_cards(
+    stacked: World, found: dict[str, Any], shown: bool
+) -> None:
+    client = stacked.client("admin")
+    become(stacked, "gpu-2", found)
+    assert "Operator:" in text(client, "/capacity/nodes/gpu-1/")
+    assert ("Operator:" in text(client, "/capacity/nodes/gpu-2/")) is shown
+
+
+@pytest.mark.parametrize(("found", "shown"), [(AMD, False), (VOLCANO, True)])
+def test_an_operators_components_are_listed_for_clusters_with_its_vendors_cards(
+    stacked: World, found: dict[str, Any], shown: bool
+) -> None:
+    Node.objects.exclude(name="gpu-2").delete()
+    become(stacked, "gpu-2", found)
+    assert bool(results(stacked, "?component=operator/toolkit")) is shown
+    assert ("says “notReady”" in text(stacked.client("viewer"), "/capacity/stack/")) is shown
