@@ -13,7 +13,7 @@ something there; output: `Card`s. Invariants
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
@@ -168,6 +168,12 @@ class _Slot:
     identified: bool = True
     state: str = ""
     holders: list[Holder] = field(default_factory=list)
+    claimed: bool = False
+
+    @property
+    def held(self) -> bool:
+        """Whether somebody says that just this card is held."""
+        return bool(self.holders) or self.claimed
 
     @property
     def usable(self) -> bool:
@@ -179,11 +185,14 @@ def lay_cards(
     shares: Sequence[Sequence[Share]] | None,
     seen: Iterable[Seen],
     pods: Sequence[HoldingPod],
+    claimed: Collection[str] = (),
 ) -> list[Card]:
     """The cards of one node, group by group. `shares`: how each group's units are taken, as waterfall.shares makes
-    them; None: pods were never read."""
+    them; None: pods were never read; `claimed`: names of the cards that claims hold, whether or not a pod is known."""
     placed = place(falls, seen)
     slots = [_slots(item.group, found) for item, found in zip(falls, placed, strict=True)]
+    for slot in (slot for found in slots for slot in found):
+        slot.claimed = bool(slot.name) and slot.name in claimed
     for item, found in zip(falls, slots, strict=True):
         _lay_buckets(item, found)
     if shares is None:
@@ -352,12 +361,12 @@ def _fill_whole(
         held = math.ceil(sum((share.held for share, _slots_ in offering), ZERO))
         over = math.ceil(sum((share.over for share, _slots_ in offering), ZERO))
         for slot in usable:
-            slot.state = "held" if slot.holders else ""
+            slot.state = "held" if slot.held else ""
         open_ = [slot for slot in usable if not slot.state]
         _spread(open_, held - (len(usable) - len(open_)), candidates)
         for slot in usable:
             slot.state = slot.state or ("stranded" if stranded else "free")
-        bare = [slot for slot in out if not slot.holders]
+        bare = [slot for slot in out if not slot.held]
         _spread(bare, over - (len(out) - len(bare)), candidates)
         for slot in out:
             slot.state = "out"
@@ -390,14 +399,14 @@ def _fill_shared(item: Fall, shares: Sequence[Share], slots: list[_Slot], pods: 
     if len(slots) == 1:
         slots[0].holders += [pod.holder("only") for pod in others]
         others = []
-    bare = [slot for slot in slots if slot.usable and not slot.holders]
-    surely = max(0, _least_cards(item, shares) - sum(bool(slot.holders) for slot in slots if slot.usable))
+    bare = [slot for slot in slots if slot.usable and not slot.held]
+    surely = max(0, _least_cards(item, shares) - sum(slot.held for slot in slots if slot.usable))
     units = sum((pod.units.get(name, ZERO) for pod in others for name in resources), ZERO)
     perhaps = min(len(bare), math.ceil(units)) if others else 0
     surely = min(surely, perhaps)
     stranded = any(share.stranded for share in shares)
     for slot in slots:
-        slot.state = "out" if not slot.usable else "held" if slot.holders else ""
+        slot.state = "out" if not slot.usable else "held" if slot.held else ""
     sure_which = surely == len(bare)
     for index, slot in enumerate(bare[:perhaps]):
         slot.state = "held" if index < surely else "unknown"

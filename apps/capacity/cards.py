@@ -193,7 +193,7 @@ def _states(now: datetime, clusters: Sequence[Cluster], node: str) -> Iterable[N
 
 
 class _Whose:
-    """Teams of pods, and the cards that their claims got; claims are read when the first pod has one."""
+    """Teams of pods, and the cards that claims got; these are read when the first one is asked for."""
 
     def __init__(self, index: BindingIndex, nodes: Iterable[NodeState], now: datetime) -> None:
         self.index = index
@@ -201,22 +201,27 @@ class _Whose:
         self._labels: defaultdict[int, dict[str, Mapping[str, str]]] = defaultdict(dict)
         for state in nodes:
             self._labels[state.cluster.pk][state.name] = state.health.labels
-        self._claimed: dict[int, dict[tuple[str, PodKey], set[str]]] = {}
+        self._claimed: dict[int, _Claimed] = {}
 
-    def claimed(self, cluster_id: int, node: str, pod: PodKey) -> frozenset[str]:
-        """Names of the node's cards that the pod's claims were given."""
+    def claimed(self, cluster_id: int, node: str, pod: PodKey | None = None) -> frozenset[str]:
+        """Names of the node's cards that claims were given: the pod's, or anybody's."""
         if cluster_id not in self._claimed:
             views = read_devices(cluster_ids=[cluster_id], nodes=self._labels, now=self._now)
-            self._claimed[cluster_id] = _by_pod(views[cluster_id]) if cluster_id in views else {}
+            self._claimed[cluster_id] = _claimed_cards(views[cluster_id]) if cluster_id in views else {}
         return frozenset(self._claimed[cluster_id].get((node, pod), ()))
 
 
-def _by_pod(view: DraView) -> dict[tuple[str, PodKey], set[str]]:
-    """(node, pod) → cards of which the pod has a device, whole or in part."""
-    found: defaultdict[tuple[str, PodKey], set[str]] = defaultdict(set)
+_Claimed = Mapping[tuple[str, PodKey | None], set[str]]
+
+
+def _claimed_cards(view: DraView) -> _Claimed:
+    """(node, pod) → cards of which the pod has a device, whole or in part; under None those that any claim has."""
+    found: defaultdict[tuple[str, PodKey | None], set[str]] = defaultdict(set)
     for node, devices in view.by_node.items():
         for card in devices.cards:
             for listed in card.listed if card.uuid else ():
+                if listed.key in view.holders:
+                    found[node, None].add(card.uuid)
                 for holder in view.holders.get(listed.key, ()):
                     found[node, (holder.namespace, holder.name)].add(card.uuid)
     return found
@@ -229,6 +234,7 @@ class _Surroundings:
     now: datetime
     seen: Mapping[tuple[int, str], list[Seen]]
     pods: Mapping[tuple[int, str], list[HoldingPod]]
+    claimed: Mapping[tuple[int, str], frozenset[str]]
     quiet: Mapping[DeviceKey, Quiet]
 
     @classmethod
@@ -240,13 +246,19 @@ class _Surroundings:
             now,
             _seen_on_nodes(newest_samples(now=now, clusters=clusters, nodes=names), _in_turn(sharing, now)),
             _pods_on_nodes(nodes, whose),
+            {
+                (state.cluster.pk, state.name): whose.claimed(state.cluster.pk, state.name)
+                for state in nodes
+                if any(state.claimed)
+            },
             quiet_devices(now=now, clusters=clusters, nodes=names),
         )
 
     def rows(self, state: NodeState, *, only_quiet: bool) -> Iterator[CardRow]:
         place = (state.cluster.pk, state.name)
         pods = self.pods.get(place, [])
-        for card in lay_cards(state.falls, state.shares, self.seen.get(place, ()), pods):
+        claimed = self.claimed.get(place, frozenset())
+        for card in lay_cards(state.falls, state.shares, self.seen.get(place, ()), pods, claimed):
             if not only_quiet or self._is_quiet(state.cluster.pk, card):
                 yield self._row(state, card)
 

@@ -6,10 +6,12 @@ never changed, only replaced; the same input gives an equal state, whatever else
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
@@ -25,10 +27,9 @@ from apps.capacity.health import (
 from apps.capacity.reading import PODS, Flavor, LastOffered, NodeFacts, NodeKey
 from apps.capacity.reserves import Place, Rule, Taken, Usable, lay
 from apps.capacity.waterfall import Fall, Share, fall, keep_back, shares
-from apps.core.gpu import SharingMode
 from apps.core.quantity import parse_quantity
 from apps.fleet.dra import Adrift, NodeDevices
-from apps.fleet.inventory import Group, node_inventory, shape
+from apps.fleet.inventory import Group, Unit, node_inventory, shape
 from apps.fleet.models import Cluster
 from apps.fleet.registry import by_counted_name, is_device
 from apps.fleet.unregistered import is_rdma, looks_like_accelerator
@@ -220,7 +221,8 @@ def lay_node(
         node.deleting_since is not None,
     )
     carried = [(name, spec) for name, spec in around.flavors if groups and carries(node.labels, spec)]
-    verdict = node_verdict(health, tolerated=[item for _name, spec in carried for item in _accepts(spec)])
+    reaching = [(name, spec) for name, spec in carried if _reaches(spec, health)]
+    verdict = node_verdict(health, tolerated=[item for _name, spec in reaching for item in _accepts(spec)])
     lapsed, due = _lapsed(node, last, devices, now)
     falls = shapes.falls(key, groups, verdict, lapsed)
     asked = {name: amount for name, amount in used.items() if name not in _ROOM}
@@ -243,7 +245,7 @@ def lay_node(
         shares=None if held is None else shares(falls, held, stranded=full, claimed=claimed),
         offers=offers,
         stranded=full,
-        flavors=tuple(sorted(name for name, spec in carried if _reaches(spec, health))),
+        flavors=tuple(sorted(name for name, _spec in reaching)),
         usable=usable_groups(node.uid, node.labels, falls, around.rules),
         observed_at=node.observed_at,
         unregistered=unregistered,
@@ -260,7 +262,7 @@ def join_devices(
     """A node's groups with those of its DRA drivers: the groups, beside each what claims hold of it, and codes.
 
     A vendor whose plugin and driver both offer its cards has them once: the plugin's units, the larger number of
-    cards, and what claims hold of whole cards held there too. Where the plugin offers nothing any more, the driver
+    cards, and what claims hold held there too. Where the plugin offers nothing any more, the driver
     has taken its place, and the other way round."""
     found: list[Group] = list(groups)
     claimed: list[dict[str, Decimal]] = [{} for _ in groups]
@@ -298,13 +300,42 @@ def _same_cards(
     more = max(0, sum(item.cards for item, _held in listed) - sum(found[index].cards for index in offering))
     names = group.devices or tuple(device for item, _held in listed for device in item.devices)
     found[first] = replace(group, cards=group.cards + more, lost=group.lost + more, devices=names)
-    if group.mode is SharingMode.EXCLUSIVE:
-        resource = group.units[0].resource
-        taken = sum(
-            (sum(held.values(), ZERO) for item, held in listed if item.mode is SharingMode.EXCLUSIVE), ZERO
+    for item, held in listed:
+        for listed_unit in item.units:
+            taken = held.get(listed_unit.resource, ZERO)
+            place = _where_held(found, offering, item, listed_unit) if taken else None
+            if place is not None:
+                index, unit = place
+                amount = Fraction(taken) * listed_unit.equivalents / unit.equivalents
+                claimed[index][unit.resource] = claimed[index].get(unit.resource, ZERO) + _whole_units(amount)
+
+
+def _where_held(
+    found: Sequence[Group], offering: Iterable[int], item: Group, listed: Unit
+) -> tuple[int, Unit] | None:
+    """The plugin's unit that a claim on a driver's device takes: the same kind of unit, of the same model if there
+    is one, else a part of a card that is offered otherwise."""
+    candidates = [
+        (
+            found[index].model != item.model,
+            found[index].mode is not item.mode,
+            unit.profile != listed.profile,
+            index,
+            place,
         )
-        if taken:
-            claimed[first][resource] = claimed[first].get(resource, ZERO) + taken
+        for index in offering
+        for place, unit in enumerate(found[index].units)
+        if listed.profile in ("", unit.profile) or not unit.profile
+    ]
+    if not candidates:
+        return None
+    *_rank, index, place = min(candidates)
+    return index, found[index].units[place]
+
+
+def _whole_units(amount: Fraction) -> Decimal:
+    """A unit that is held in part is not free."""
+    return Decimal(math.ceil(amount))
 
 
 def _lapsed(

@@ -166,6 +166,27 @@ def test_a_claim_names_its_card() -> None:
     assert {card.origin for card in cards} == {"dra"}
 
 
+def test_a_claim_without_a_pod_names_its_card_too() -> None:
+    """A claim that nobody uses holds GPU-3; pod a asks for a card by name, it has one of the others."""
+    devices = tuple(Device(f"GPU-{number}") for number in (1, 2, 3))
+    item = fall(group(3, unit(3), origin="dra", devices=devices), FINE)
+    held = shares([item], {GPU: D(1)}, stranded=False, claimed=[{GPU: D(1)}])
+    cards = lay_cards([item], held, [], [pod("a", 1)], {"GPU-3"})
+    assert short(cards) == [("GPU-1", "held", "a:perhaps"), ("GPU-2", "free", ""), ("GPU-3", "held", "")]
+    out = fall(item.group, Verdict(Bucket.CORDONED, "x"))
+    held = shares([out], {GPU: D(1)}, stranded=False, claimed=[{GPU: D(1)}])
+    cards = lay_cards([out], held, [], [pod("a", 1)], {"GPU-3"})
+    assert [card.holders != () for card in cards] == [True, False, False]
+
+
+def test_a_claimed_card_of_several_units_is_held() -> None:
+    devices = (Device("GPU-1"), Device("GPU-2"))
+    item = fall(group(2, unit(8, share=4), mode=SharingMode.TIME_SLICING, devices=devices), FINE)
+    held = shares([item], {}, stranded=False, claimed=[{GPU: D(4)}])
+    cards = lay_cards([item], held, [], [], {"GPU-2"})
+    assert short(cards) == [("GPU-1", "free", ""), ("GPU-2", "held", "")]
+
+
 def test_idle_cards_whose_series_vanish_stay_in_the_count() -> None:
     """T6: in DRA mode the exporter shows one allocated card of eight."""
     item = fall(group(8, unit(8)), FINE)
