@@ -22,7 +22,7 @@ from apps.capacity.selectors import node_detail, node_rows
 from apps.capacity.stack_selectors import node_stack
 from apps.observations.models import Source
 
-NODE_SOURCES = (Source.NODES.value, Source.PODS.value)
+NODE_SOURCES = (Source.NODES.value, Source.PODS.value, Source.DEVICES.value)
 
 
 class ReasonSerializer(serializers.Serializer):  # type: ignore[type-arg]

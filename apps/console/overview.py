@@ -12,12 +12,13 @@ from apps.console.links import finding_url
 from apps.console.team_rows import team_table
 from apps.core.tables import table_csv, wants_csv
 from apps.findings.selectors import findings
+from apps.observations.models import Source
 
 FINDINGS_SHOWN = 8
 
 
 def overview(request: HttpRequest) -> HttpResponseBase:
-    page = Page.open(request, sources=(*FLEET, *QUOTA))
+    page = Page.open(request, sources=(*FLEET, Source.DEVICES, *QUOTA))
     table = team_table(page, every_unit=False)
     if wants_csv(request, "teams"):
         return table_csv(table, request)

@@ -86,7 +86,7 @@ def test_unknown_capacity_is_not_zero(world: World) -> None:
 def test_a_stale_source_is_named_with_its_age(world: World) -> None:
     SourceState.objects.filter(source="nodes").update(last_ok_at=world.now - timedelta(minutes=22))
     body = text(world.client("viewer"), "/")
-    assert "1 of 4 sources needs a look" in body
+    assert "1 of 5 sources needs a look" in body
     assert "Nodes: stale, 22 m" in body
 
 
