@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from django.utils.functional import Promise
-from django.utils.translation import gettext as _now
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from apps.capacity.stack import OPERATOR
@@ -29,7 +29,7 @@ SOURCE_LABELS: dict[str, Promise] = {
 def component_label(component: str) -> str:
     """Also of an operator's component: "Operator: toolkit"."""
     if component.startswith(OPERATOR):
-        return _now("Operator: %(name)s") % {"name": component.removeprefix(OPERATOR)}
+        return gettext("Operator: %(name)s") % {"name": component.removeprefix(OPERATOR)}
     return str(COMPONENT_LABELS.get(component, component))
 
 

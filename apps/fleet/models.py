@@ -215,8 +215,9 @@ class Reserve(models.Model):
 
     def __str__(self) -> str:
         cards = _("all") if self.devices is None else self.devices
-        what = ", ".join(part for part in (self.model, str(self.sharing_mode), self.selector) if part)
-        return f"{self.cluster}: {cards} × {what or _('any card')}"
+        named = ", ".join(part for part in (self.model, str(self.sharing_mode), self.selector) if part)
+        what = named or _("any card")
+        return f"{self.cluster}: {cards} × {what}"
 
     def clean(self) -> None:
         try:
