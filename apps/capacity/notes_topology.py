@@ -4,6 +4,7 @@
 - topology_labels: nodes that a flavor with a Topology reaches, and that lack a label of its levels; Kueue places no
   topology-aware work on them, although their cards count as the flavor's.
 - hypernode_empty: a HyperNode that no node belongs to, directly or through others.
+- hypernode_pattern: a HyperNode with a regular expression that is not read (see patterns.py) and selects nothing here.
 One query.
 """
 
@@ -18,11 +19,12 @@ from django.utils.translation import ngettext
 
 from apps.capacity.facts import Fleet
 from apps.capacity.rows import Note, Ref
-from apps.capacity.topology import HyperNode, hypernode_layout
+from apps.capacity.topology import HyperNode, hypernode_layout, unreadable
 from apps.fleet.models import Cluster
 from apps.observations.models import ClusterObject
 
 NAMES_SHOWN = 3
+PATTERN_SHOWN = 60
 KINDS = ("ResourceFlavor", "Topology", "HyperNode")
 Objects = Mapping[str, Mapping[str, tuple[Mapping[str, Any], Mapping[str, str]]]]
 """{kind: {name: (spec, labels)}} of one cluster."""
@@ -83,18 +85,34 @@ def _hypernodes(fleet: Fleet, cluster: Cluster, objects: Objects) -> Iterator[No
     if layout is None:
         return
     used = {step for path in layout.paths.values() for step in path}
-    empty = [item.name for item in hypernodes if item.name not in used]
+    unread = unreadable(hypernodes)
+    if unread:
+        yield _unread(cluster, unread)
+    empty = [item.name for item in hypernodes if item.name not in used and item.name not in unread]
     if empty:
         text = ngettext(
             "%(count)d HyperNode has no node: %(names)s. Its members select none, or a lower one has them.",
             "%(count)d HyperNodes have no node: %(names)s. Their members select none, or lower ones have them.",
             len(empty),
         )
-        shown = ", ".join(empty[:NAMES_SHOWN]) + (" …" if len(empty) > NAMES_SHOWN else "")
-        refs = tuple(Ref("HyperNode", name) for name in empty)
-        yield Note(
-            "hypernode_empty", cluster, text % {"count": len(empty), "names": shown}, tuple(empty), refs
-        )
+        yield _of_hypernodes("hypernode_empty", cluster, text, empty, empty)
+
+
+def _unread(cluster: Cluster, patterns: Mapping[str, str]) -> Note:
+    text = ngettext(
+        "%(count)d HyperNode has a regular expression that is not read here, so that it selects nothing: %(names)s.",
+        "%(count)d HyperNodes have regular expressions that are not read here, so that they select nothing: %(names)s.",
+        len(patterns),
+    )
+    said = [f"{name} ({pattern[:PATTERN_SHOWN]})" for name, pattern in patterns.items()]
+    return _of_hypernodes("hypernode_pattern", cluster, text, list(patterns), said)
+
+
+def _of_hypernodes(code: str, cluster: Cluster, text: str, names: list[str], said: list[str]) -> Note:
+    """`said`: the names as the sentence shows them."""
+    shown = ", ".join(said[:NAMES_SHOWN]) + (" …" if len(said) > NAMES_SHOWN else "")
+    refs = tuple(Ref("HyperNode", name) for name in names)
+    return Note(code, cluster, text % {"count": len(names), "names": shown}, tuple(names), refs)
 
 
 def hypernode(name: str, spec: Mapping[str, Any], labels: Mapping[str, str]) -> HyperNode:

@@ -16,17 +16,16 @@ Rules
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from apps.capacity.patterns import searcher
 from apps.fleet.label_selector import Operator, Requirement
 
 JOB_SIZES = (1, 2, 4, 8, 16, 32, 64)
 HOSTNAME = "kubernetes.io/hostname"
 CLIQUE = "nvidia.com/gpu.clique"
-LONGEST_PATTERN = 1000
 Path = tuple[str, ...]
 
 
@@ -215,17 +214,25 @@ def _tier_label(tier: int, hypernodes: Iterable[HyperNode]) -> str:
     return names.pop() if len(names) == 1 else f"tier {tier}"
 
 
+def unreadable(hypernodes: Iterable[HyperNode]) -> dict[str, str]:
+    """HyperNode → the first pattern of its members that cannot be read and so selects nothing."""
+    found: dict[str, str] = {}
+    for item in hypernodes:
+        for member in item.members:
+            pattern = "" if member.get("exact") else str(member.get("regex") or "")
+            if pattern and searcher(pattern) is None:
+                found.setdefault(item.name, pattern)
+    return found
+
+
 def _matching(member: Mapping[str, Any], things: Mapping[str, Mapping[str, str]]) -> list[str]:
     """Names of things (name → labels) that a member selector selects; an unreadable pattern selects nothing."""
     exact = member.get("exact") or ()
     if exact:
         return [name for name in ([exact] if isinstance(exact, str) else exact) if name in things]
     if pattern := str(member.get("regex") or ""):
-        try:
-            searched = re.compile(pattern) if len(pattern) <= LONGEST_PATTERN else None
-        except re.error:
-            searched = None
-        return [name for name in things if searched.search(name)] if searched else []
+        has = searcher(pattern)
+        return [name for name in things if has(name)] if has else []
     selector = member.get("labels") or {}
     if not selector.get("match_labels") and not selector.get("match_expressions"):
         return []

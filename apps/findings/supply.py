@@ -47,6 +47,7 @@ _NOTES: dict[str, Severity] = {
     "spans_capacity_types": "warn",
     "topology_missing": "warn",
     "topology_labels": "warn",
+    "hypernode_pattern": "warn",
 }
 # Notes whose objects are parts of their key; those of the others are a list that changes while the matter stays.
 _OF_ONE_THING = frozenset(
@@ -64,7 +65,14 @@ _OF_ONE_THING = frozenset(
 )
 # Notes of the topology page; everything else is about capacity.
 _OF_TOPOLOGY = frozenset(
-    ("no_rdma", "spans_capacity_types", "topology_missing", "topology_labels", "hypernode_empty")
+    (
+        "no_rdma",
+        "spans_capacity_types",
+        "topology_missing",
+        "topology_labels",
+        "hypernode_empty",
+        "hypernode_pattern",
+    )
 )
 
 

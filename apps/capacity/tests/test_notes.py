@@ -218,7 +218,8 @@ def test_one_flavor_whose_units_are_not_the_same(east: Cluster) -> None:
     (note,) = notes()
     assert (note.code, note.objects) == ("mixed_units", ("any", GPU))
     assert (
-        note.text == f"Flavor any: what one {GPU} is differs by node: time slices, 1/4 of a card; whole cards."
+        note.text
+        == f"Flavor any: what one {GPU} is differs by node: time slices, 1/4 of a card; whole cards."
     )
     assert refs(note) == {("flavor", "any"), ("ClusterQueue", "red")}
 
@@ -557,9 +558,14 @@ def test_a_hypernode_that_no_node_belongs_to(east: Cluster) -> None:
         make_object(east, "HyperNode", name, {"tier": tier, "tier_name": "", "members": [member]})
 
     hypernode("leaf", 1, "Node", "^n")
+    hypernode("other", 1, "Node", "^m")
     hypernode("broken", 1, "Node", "m(")
     hypernode("spine", 2, "HyperNode", "leaf")
-    hypernode("lost", 2, "HyperNode", "broken")
-    (note,) = work_notes()
-    assert (note.code, note.objects) == ("hypernode_empty", ("broken", "lost"))
-    assert note.text.startswith("2 HyperNodes have no node: broken, lost.")
+    hypernode("lost", 2, "HyperNode", "other")
+    unread, empty = work_notes()
+    assert (unread.code, unread.objects) == ("hypernode_pattern", ("broken",))
+    assert unread.text == (
+        "1 HyperNode has a regular expression that is not read here, so that it selects nothing: broken (m()."
+    )
+    assert (empty.code, empty.objects) == ("hypernode_empty", ("lost", "other"))
+    assert empty.text.startswith("2 HyperNodes have no node: lost, other.")

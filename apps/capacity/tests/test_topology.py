@@ -9,6 +9,8 @@ The hand-made pool: nodes of 8 cards, free cards in brackets.
 from __future__ import annotations
 
 import random
+import time
+from collections.abc import Mapping
 
 import pytest
 from hypothesis import given
@@ -29,6 +31,7 @@ from apps.capacity.topology import (
     label_layout,
     selects,
     total,
+    unreadable,
 )
 
 FREE = {"a1": 8, "a2": 3, "a3": 8, "a4": 8, "b1": 5, "b2": 0, "x1": 8}
@@ -196,6 +199,24 @@ def test_a_pattern_is_found_anywhere_and_a_broken_one_selects_nothing() -> None:
     )
     assert found is not None
     assert found.paths == {"node-0": ("s0",)}
+
+
+@pytest.mark.parametrize("pattern", ["(a+)+$", "^(a|aa)+$", "(a*)*b", "(.*)*=", "(a?){50}a{50}="])
+def test_no_pattern_of_a_cluster_keeps_a_page(pattern: str) -> None:
+    nodes: dict[str, Mapping[str, str]] = {"a" * 240 + f"-{number}": {} for number in range(200)}
+    begin = time.process_time()
+    assert hypernode_layout([hypernode("s0", 1, node_member(regex=pattern))], nodes) is not None
+    assert time.process_time() - begin < 5
+
+
+def test_patterns_that_cannot_be_read_are_named() -> None:
+    items = [
+        hypernode("fine", 1, node_member(regex="^node-[0-9]+$")),
+        hypernode("broken", 1, node_member(regex="node-(")),
+        hypernode("python", 2, hyper_member(exact=["fine"]), hyper_member(regex="(?=fine)")),
+        hypernode("exact", 2, node_member(exact=["node-0"], regex="node-(")),
+    ]
+    assert unreadable(items) == {"broken": "node-(", "python": "(?=fine)"}
 
 
 def test_a_node_named_twice_belongs_to_the_lowest_and_a_circle_ends() -> None:
