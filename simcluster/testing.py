@@ -48,10 +48,6 @@ class World:
         body["metadata"].setdefault("creationTimestamp", "2026-12-01T00:00:00Z")
         return self.store.put(found, body, at=time.time(), record=False)
 
-    def upsert_raw(self, kind: str, key: str, raw: bytes) -> int:
-        """Create or replace with bytes as they are, valid or not; `key` is "namespace/name"."""
-        return self.store.put_raw(kind_of(kind), key, raw)
-
     def delete(self, kind: str, name: str, namespace: str = "") -> bool:
         return self.store.remove(kind_of(kind), f"{namespace}/{name}", at=time.time(), record=False)
 

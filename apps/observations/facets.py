@@ -16,8 +16,6 @@ from psycopg import sql
 from .models import ClusterObject, Node, Pod, Workload
 from .staging import Staging, Target, run
 
-GONE = "gone"
-
 
 @dataclass(frozen=True, slots=True)
 class Facet:

@@ -18,7 +18,7 @@ from apps.accounts.models import Team
 from apps.core.windows import Bucket, Window
 from apps.fleet.models import Cluster
 from apps.fleet.selectors import UNBOUND
-from apps.usage.models import CapacityHour, UsageHour, Watermark
+from apps.usage.models import UsageHour, Watermark
 
 UsageBy = Literal["team", "queue", "flavor", "resource", "cluster"]
 # `UsageCriteria.team` of work that no team owns.
@@ -220,31 +220,6 @@ def _rolled_seconds(buckets: Sequence[Window]) -> list[Decimal]:
     low, high = extent
     parts = (min(piece.end, high) - max(piece.start, low) for piece in buckets)
     return [Decimal(max(part, timedelta(0)) // timedelta(microseconds=1)) / 1_000_000 for part in parts]
-
-
-def capacity_series(*, window: Window, cluster_id: int, model: str, sharing_mode: str) -> CapacitySeries:
-    hours = [piece.start for piece in window.buckets(Bucket.HOUR)]
-    rows = {
-        row.hour: row
-        for row in CapacityHour.objects.filter(
-            cluster_id=cluster_id,
-            model=model,
-            sharing_mode=sharing_mode,
-            hour__gte=hours[0],
-            hour__lte=hours[-1],
-        )
-    }
-
-    def line(name: str) -> list[Decimal | None]:
-        return [getattr(rows[hour], name) if hour in rows else None for hour in hours]
-
-    return CapacitySeries(
-        hours=hours,
-        physical=line("physical"),
-        allocatable=line("allocatable"),
-        held=line("held"),
-        nominal=line("nominal"),
-    )
 
 
 def watermarks() -> dict[int, datetime]:

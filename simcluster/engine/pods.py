@@ -18,7 +18,6 @@ from .model import Job, Obj, PodState
 from .world import World
 
 _POD = KINDS["Pod"]
-_RETRY_EVENT_SECONDS = 300
 _IMAGE = "registry.example.com"
 _SPOT_TOLERATION = {"key": "spot", "operator": "Equal", "value": "true", "effect": "NoSchedule"}
 _TOLERATIONS = [

@@ -18,8 +18,6 @@ from worker.parsers import exporters as parser
 from .engine import PullReport
 from .pull import PullContext
 
-STEP_SECONDS = 60
-
 
 def pull(context: PullContext) -> PullReport:
     report = PullReport(cursors=dict(context.cursors))

@@ -12,10 +12,8 @@ from apps.admissions.tests.builders import T0, bind, hours, make_cluster, make_t
 from apps.core.windows import Bucket, Window
 from apps.fleet.selectors import UNBOUND
 from apps.usage.filters import UsageForm
-from apps.usage.models import CapacityHour
 from apps.usage.selectors import (
     UsageCriteria,
-    capacity_series,
     usage_rows,
     usage_series,
     watermarks,
@@ -110,24 +108,6 @@ def test_stopped_rollups_end_the_series(fleet: dict[str, Any]) -> None:
     found = usage_series(window=window(3, 9), bucket=Bucket.HOUR, resource=GPU, team_ids=None)
     assert found.values == {}
     assert watermarks() == {fleet["cluster"].pk: hours(4)}
-
-
-def test_capacity_hours_have_gaps_where_no_snapshot_was_taken() -> None:
-    cluster = make_cluster()
-    CapacityHour.objects.create(
-        cluster=cluster,
-        model="H100",
-        sharing_mode="exclusive",
-        hour=hours(1),
-        physical=8,
-        allocatable=7,
-        held=0,
-    )
-    found = capacity_series(
-        window=window(0, 3), cluster_id=cluster.pk, model="H100", sharing_mode="exclusive"
-    )
-    assert found.hours == [hours(0), hours(1), hours(2)]
-    assert (found.physical, found.held, found.nominal) == ([None, D(8), None], [None, D(0), None], [None] * 3)
 
 
 def test_the_form_makes_criteria() -> None:
