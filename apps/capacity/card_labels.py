@@ -41,7 +41,7 @@ def bucket_text(card: Card) -> str:
     if card.identified:
         return why
     said = _("the count says so of one of these cards, nobody says of which")
-    return f"{why}: {said}" if why else said
+    return _("%(why)s: %(said)s") % {"why": why, "said": said} if why else said
 
 
 class _Held(Protocol):

@@ -19,6 +19,12 @@ BUCKET_LABELS: dict[str, Promise] = {
     Bucket.UNINITIALISED: _("not initialised"),
     Bucket.PLATFORM_RESERVE: _("platform reserve"),
 }
+# How a node was bought, as its labels say (see data/nodes.yaml).
+CAPACITY_TYPES: dict[str, Promise] = {
+    "on-demand": _("on demand"),
+    "reserved": _("reservation"),
+    "spot": _("spot"),
+}
 CODE_TEXTS: dict[str, Promise] = {
     "no_model": _("No label names the model."),
     "labels_differ": _(

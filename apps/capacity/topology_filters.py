@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from django import forms
 from django.utils.translation import gettext_lazy as _
 
+from apps.capacity.labels import CAPACITY_TYPES
 from apps.capacity.topology_rows import DomainRow, FitRow, PlaceRow
 from apps.fleet.filters import ClusterForm
 
@@ -17,13 +18,7 @@ KINDS = [
     ("nvlink", _("NVLink cliques")),
     ("hostname", _("single nodes")),
 ]
-CAPACITY_TYPES = [
-    ("", _("any")),
-    ("on-demand", _("on demand")),
-    ("reserved", _("reserved")),
-    ("spot", _("spot")),
-    ("-", _("not said")),
-]
+BOUGHT = [("", _("any")), *CAPACITY_TYPES.items(), ("-", _("not said"))]
 PODS = [
     ("", _("1 card")),
     ("2", _("2 cards")),
@@ -38,7 +33,7 @@ class TopologyForm(ClusterForm):
     that each pod of a job takes from one node; `q` searches names of domains and nodes."""
 
     model = forms.CharField(label=_("Model"), required=False, max_length=120)
-    capacity_type = forms.ChoiceField(label=_("Bought as"), required=False, choices=CAPACITY_TYPES)
+    capacity_type = forms.ChoiceField(label=_("Bought as"), required=False, choices=BOUGHT)
     kind = forms.ChoiceField(label=_("Domains by"), required=False, choices=KINDS)
     level = forms.CharField(label=_("Level"), required=False, max_length=317)
     pod = forms.ChoiceField(label=_("Cards per pod"), required=False, choices=PODS)

@@ -13,11 +13,10 @@ from django.utils.translation import gettext_lazy as _
 from django_tables2 import A
 
 from apps.capacity.device_objects import DeviceObject
-from apps.capacity.labels import bucket_label
+from apps.capacity.labels import CAPACITY_TYPES, bucket_label
 from apps.capacity.rows import Amounts, NodePod, NodeRow, PoolRow
 from apps.console.links import address, node_url
 from apps.console.measures import (
-    TYPE_LABELS,
     amounts_of,
     capacity_bar,
     linked,
@@ -315,13 +314,13 @@ class NodeTable(MeasuredTable):
     def render_state(self, record: NodeRow) -> SafeString | str:
         if not record.reasons:
             return NOT_APPLICABLE
-        return format_html_join("; ", "<b>{}</b> {}", ((r.devices, r.label) for r in record.reasons))
+        return format_html_join(gettext("; "), "<b>{}</b> {}", ((r.devices, r.label) for r in record.reasons))
 
     def value_state(self, record: NodeRow) -> str:
         return "; ".join(f"{reason.bucket}={reason.devices}" for reason in record.reasons)
 
     def render_capacity_type(self, value: str) -> str:
-        return str(TYPE_LABELS.get(value, value))
+        return str(CAPACITY_TYPES.get(value, value))
 
     def render_flavors(self, record: NodeRow) -> str:
         return ", ".join(record.flavors) or gettext("none")

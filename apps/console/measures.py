@@ -31,7 +31,6 @@ MEASURE_LABELS: dict[str, Promise] = {
     "equivalents": _("GPU-equivalents"),
     "memory": _("Memory"),
 }
-TYPE_LABELS: dict[str, Promise] = {"spot": _("spot"), "on-demand": _("on demand"), "reserved": _("reserved")}
 # Why cards are out of use, in three shades: somebody has to repair it, it passes or was chosen, it is kept back.
 _BROKEN = frozenset({"lost", "node_not_ready", "plugin_down", "device_unhealthy"})
 _RESERVED = frozenset({"platform_reserve"})

@@ -12,7 +12,7 @@ from django.utils.translation import gettext_lazy as _
 from apps.capacity.stack import NodeVersion, StackRow
 from apps.capacity.stack_labels import component_label, source_label
 from apps.console.links import address, node_url
-from apps.core.formats import NOT_APPLICABLE, number_text, show_value
+from apps.core.formats import NOT_APPLICABLE, listed, listed_apart, number_text, show_value
 from apps.core.tables import BarColumn, LinkColumn, PortalTable, TextColumn
 from apps.core.templatetags.portal import segments
 
@@ -86,7 +86,7 @@ class StackTable(PortalTable):
         return "; ".join(record.models)
 
     def render_sources(self, value: tuple[str, ...]) -> str:
-        return ", ".join(source_label(name) for name in value)
+        return listed(source_label(name) for name in value)
 
     def value_sources(self, record: StackRow) -> str:
         return "; ".join(record.sources)
@@ -133,7 +133,11 @@ class NodeVersionTable(PortalTable):
         return source_label(value)
 
     def render_disagrees(self, record: NodeVersion) -> str:
-        return self.value_disagrees(record) or NOT_APPLICABLE
+        parts = [
+            gettext("%(text)s (%(names)s)") % {"text": said.text, "names": source_label(said.source)}
+            for said in record.disagrees
+        ]
+        return listed_apart(parts) or NOT_APPLICABLE
 
     def value_disagrees(self, record: NodeVersion) -> str:
-        return "; ".join(f"{said.text} ({source_label(said.source)})" for said in record.disagrees)
+        return "; ".join(f"{said.text} ({said.source})" for said in record.disagrees)

@@ -9,8 +9,9 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
+from apps.capacity.labels import CAPACITY_TYPES
 from apps.capacity.topology import HOSTNAME
-from apps.capacity.topology_filters import CAPACITY_TYPES, KINDS
+from apps.capacity.topology_filters import KINDS
 from apps.capacity.topology_rows import DomainRow, FitRow, PlaceRow
 from apps.console.links import address, node_url
 from apps.core.formats import NOT_APPLICABLE, number_text, show_value
@@ -24,7 +25,6 @@ SCOPE_LABELS = {
     "block": _("same block"),
 }
 _KIND_LABELS = dict(KINDS)
-_BOUGHT = {**dict(CAPACITY_TYPES), "": ""}
 
 
 def _pool_url(row: FitRow | DomainRow) -> str:
@@ -33,7 +33,7 @@ def _pool_url(row: FitRow | DomainRow) -> str:
 
 
 def _bought(row: FitRow | DomainRow | PlaceRow) -> str:
-    return str(_BOUGHT.get(row.capacity_type, row.capacity_type))
+    return str(CAPACITY_TYPES.get(row.capacity_type, row.capacity_type))
 
 
 class JobsColumn(NumberColumn):

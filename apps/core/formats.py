@@ -6,7 +6,7 @@ partial) come from `show_value` alone, so that they look and read the same every
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from decimal import ROUND_HALF_UP, Decimal
 from html import escape
@@ -79,6 +79,16 @@ def quantities_text(asked: Mapping[str, Decimal]) -> str:
     """ "64 × GPU, 8 × mig-1g.10gb"; kinds of units are listed, never added up."""
     parts = [f"{number_text(amount)} × {resource_text(name)}" for name, amount in asked.items() if amount]
     return ", ".join(parts) or NOT_APPLICABLE
+
+
+def listed(parts: Iterable[str]) -> str:
+    """Words one after the other, set apart as the active language does."""
+    return _(", ").join(parts)
+
+
+def listed_apart(parts: Iterable[str]) -> str:
+    """Like `listed`, for parts that may hold commas of their own."""
+    return _("; ").join(parts)
 
 
 def show_value(

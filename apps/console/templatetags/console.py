@@ -9,9 +9,8 @@ from django import template
 from django.utils.safestring import SafeString
 
 from apps.admissions.labels import layer_label
-from apps.capacity.labels import bucket_label
+from apps.capacity.labels import CAPACITY_TYPES, bucket_label
 from apps.capacity.stack_labels import source_label
-from apps.console.measures import TYPE_LABELS
 from apps.console.team_rows import cause_tag
 from apps.core.formats import NOT_APPLICABLE, show_missing, show_value
 from apps.fleet.models import Cluster
@@ -30,7 +29,7 @@ def bucket(name: str) -> str:
 @register.filter
 def capacity_type(name: str) -> str:
     """How a node was bought, in words."""
-    return str(TYPE_LABELS.get(name, name))
+    return str(CAPACITY_TYPES.get(name, name))
 
 
 @register.filter

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shutil
 import subprocess
@@ -104,6 +105,47 @@ def test_every_message_of_the_source_is_in_the_catalogue(tmp_path: Path) -> None
         "missing": [],
         "left over": [],
     }
+
+
+def test_every_literal_that_is_translated_is_in_the_catalogue() -> None:
+    """xgettext sees neither calls inside f-strings nor a function under another name."""
+    known = {e.msgid for e in entries()}
+    missing = [
+        f"{path.relative_to(ROOT)}: {text}"
+        for folder in ("apps", "worker", "gpuportal")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        if "tests" not in path.parts
+        for text in translated_literals(ast.parse(path.read_text()))
+        if text not in known
+    ]
+    assert missing == []
+
+
+def translated_literals(tree: ast.AST) -> list[str]:
+    """First texts of calls of Django's gettext functions, by the names that the module gives them."""
+    functions = {
+        alias.asname or alias.name: alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module == "django.utils.translation"
+        for alias in node.names
+        if "gettext" in alias.name
+    }
+    calls = [
+        (functions[node.func.id], node.args)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in functions
+    ]
+    texts = [args[1 if "pgettext" in name else 0] for name, args in calls]
+    return [text.value for text in texts if isinstance(text, ast.Constant) and isinstance(text.value, str)]
+
+
+def test_a_translated_literal_is_found_under_any_name_and_inside_an_f_string() -> None:
+    source = """from django.utils.translation import gettext as say
+text = f"{say('in a string')}"
+say("outside")
+other("not one")
+"""
+    assert translated_literals(ast.parse(source)) == ["outside", "in a string"]
 
 
 def _environment(folder: Path) -> dict[str, str]:
