@@ -55,8 +55,10 @@ class TeamDetailSerializer(TeamSerializer):
     @extend_schema_field({"type": ["string", "null"], "format": "decimal"})
     def get_utilisation_ratio(self, team: Team) -> str | None:
         reading: Reading = self.context["reading"]
-        busy = team_utilisation(now=reading.now, clusters=reading.clusters, team_ids=[team.pk])
-        return DecimalText().to_representation(busy[team.pk].quantize(Decimal("0.0001"))) if busy else None
+        busy = team_utilisation(now=reading.now, clusters=reading.clusters, team_ids=[team.pk]).get(team.pk)
+        if busy is None or busy.ratio is None:
+            return None
+        return DecimalText().to_representation(busy.ratio.quantize(Decimal("0.0001")))
 
     @extend_schema_field(BindingSerializer(many=True))
     def get_bindings(self, team: Team) -> list[dict[str, Any]]:

@@ -20,7 +20,7 @@ from apps.admissions.selectors import WaitingRow, oldest_wait
 from apps.console.access import reader
 from apps.console.frame import Page
 from apps.console.links import address
-from apps.core.formats import NOT_APPLICABLE, number_text
+from apps.core.formats import NOT_APPLICABLE, number_text, percent_text
 from apps.core.tables import (
     BarColumn,
     DurationColumn,
@@ -33,13 +33,14 @@ from apps.core.tables import (
 from apps.core.templatetags.portal import quota_bar
 from apps.quotas.rows import TeamLine, TeamSummary
 from apps.quotas.selectors import team_summaries
-from apps.usage.devices import team_utilisation
+from apps.usage.devices import TeamBusy, team_utilisation
 
 
 @dataclass(frozen=True, slots=True)
 class TeamRow:
     """`used` … `waiting` in units of `unit`; None: the team has no quota of that kind, or nothing was read.
-    `utilisation_ratio`: mean over the devices that the team's pods are on; None: no device said."""
+    `utilisation_ratio`: mean over the devices that the team's pods are on; None: no device said. `left_out`:
+    shared devices that are not in it, see usage.devices."""
 
     name: str
     slug: str
@@ -53,6 +54,7 @@ class TeamRow:
     cause: str
     wait_seconds: int | None
     utilisation_ratio: Decimal | None
+    left_out: int = 0
     more: int = 0
 
 
@@ -67,7 +69,7 @@ def team_rows(
     teams: Iterable[Team],
     summaries: Iterable[TeamSummary],
     oldest: Mapping[int | None, WaitingRow],
-    busy: Mapping[int, Decimal],
+    busy: Mapping[int, TeamBusy],
     every_unit: bool,
 ) -> list[TeamRow]:
     """One row per team with its largest unit kind, or with `every_unit` one per kind."""
@@ -76,12 +78,14 @@ def team_rows(
     for team in teams:
         lines = _telling(by_team[team.pk].lines if team.pk in by_team else ())
         wait = oldest.get(team.pk)
+        devices = busy.get(team.pk)
         common: dict[str, Any] = {
             "name": team.name,
             "slug": team.slug,
             "cause": wait.cause if wait is not None else "",
             "wait_seconds": wait.wait_seconds if wait is not None else None,
-            "utilisation_ratio": busy.get(team.pk),
+            "utilisation_ratio": devices.ratio if devices is not None else None,
+            "left_out": devices.left_out if devices is not None else 0,
         }
         shown = lines if every_unit else lines[:1]
         for line in shown:
@@ -145,6 +149,7 @@ class TeamTable(PortalTable):
     cause = TextColumn(verbose_name=_("Held back by"), hide_small=True)
     wait_seconds = DurationColumn(verbose_name=_("Oldest wait"), hide_small=True)
     utilisation_ratio = RatioColumn(verbose_name=_("GPU util."), absent=NOT_APPLICABLE, hide_small=True)
+    left_out = NumberColumn(verbose_name=_("Shared cards left out of it"), visible=False)
 
     class Meta(PortalTable.Meta):
         empty_text = _("You belong to no team yet. A platform admin can add you to one.")
@@ -162,6 +167,14 @@ class TeamTable(PortalTable):
 
     def render_cause(self, value: str) -> SafeString:
         return cause_tag(value)
+
+    def render_utilisation_ratio(self, record: TeamRow) -> SafeString | str:
+        ratio = record.utilisation_ratio
+        said = NOT_APPLICABLE if ratio is None else percent_text(ratio)
+        if not record.left_out:
+            return said
+        note = ngettext("without %(n)d shared card", "without %(n)d shared cards", record.left_out)
+        return format_html('{}<br><span class="muted">{}</span>', said, note % {"n": record.left_out})
 
 
 NO_TEAM = _("No team is set up yet. Make teams and bind their queues in Admin.")
