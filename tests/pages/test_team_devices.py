@@ -50,7 +50,7 @@ def test_rest_has_the_same_ratio(shared: World) -> None:
         slug: client.get(f"/api/v1/teams/{slug}/").json()["result"]["utilisation_ratio"]
         for slug in ("red", "blue")
     }
-    assert found == {"red": "0.5000", "blue": "0.1000"}
+    assert found == {"red": "0.5", "blue": "0.1"}
 
 
 def test_a_team_on_shared_cards_alone_has_no_ratio(world: World) -> None:
