@@ -19,7 +19,7 @@ from django.db import connection
 from apps.capacity.card_labels import bucket_text
 from apps.capacity.carding import SHARED, Card, Holder, HoldingPod, PodKey, Seen, hide_others, lay_cards
 from apps.capacity.facts import NodeState, load_fleet, load_node
-from apps.capacity.idle import WINDOW, DeviceKey, Idle, Quiet, evidence, quiet_devices, quiet_places
+from apps.capacity.idle import NOISE, WINDOW, DeviceKey, Idle, Quiet, evidence, quiet_devices, quiet_places
 from apps.capacity.labels import bucket_label
 from apps.capacity.reading import read_devices
 from apps.core.gpu import model_label
@@ -31,7 +31,7 @@ from apps.fleet.selectors import BindingIndex, enabled_clusters
 from apps.observations.selectors import Sample, live_nodes, newest_samples
 
 ZERO = Decimal(0)
-CHUNK = 200
+CHUNK = 50
 """Nodes whose samples and pods are read together at first; each further read takes four times as many, so that a
 page is quick and a whole fleet is read in few statements."""
 
@@ -46,12 +46,15 @@ WHERE p.cluster_id = ANY(%(clusters)s) AND p.node_name = ANY(%(nodes)s) AND p.go
   AND p.phase NOT IN ('Succeeded', 'Failed') AND (p.devices > 0 OR p.claims <> '[]')
 ORDER BY p.cluster_id, p.node_name, p.namespace, p.name
 """
-# Cards on which the exporter named several pods lately, one at a time.
+# Cards on which the exporter named several pods lately, one at a time; each card's own rows, by their unique index.
 _IN_TURN = """
-SELECT cluster_id, node_name, device, array_agg(DISTINCT ARRAY[namespace, pod]) FROM observations_devicesample
-WHERE cluster_id = ANY(%(clusters)s) AND node_name = ANY(%(nodes)s) AND sampled_at > %(since)s AND sampled_at <= %(now)s
-  AND instance = '' AND pod <> ''
-GROUP BY 1, 2, 3 HAVING count(DISTINCT (namespace, pod)) > 1
+SELECT asked.cluster_id, asked.node_name, asked.device, found.pods
+FROM unnest(%(clusters)s::bigint[], %(nodes)s::text[], %(devices)s::text[]) AS asked (cluster_id, node_name, device)
+CROSS JOIN LATERAL (
+  SELECT array_agg(DISTINCT ARRAY[namespace, pod]) AS pods FROM observations_devicesample s
+  WHERE s.cluster_id = asked.cluster_id AND s.device = asked.device AND s.instance = ''
+    AND s.node_name = asked.node_name AND sampled_at > %(since)s AND sampled_at <= %(now)s AND pod <> ''
+  HAVING count(DISTINCT (namespace, pod)) > 1) found
 """
 
 
@@ -158,7 +161,7 @@ def iter_cards(
         )
     ]
     whose = _Whose(BindingIndex.load(now, clusters=[cluster.pk for cluster in chosen]), nodes, now)
-    for chunk in _growing(nodes):
+    for chunk in _growing(nodes, first=CHUNK if quiet_in is None else len(nodes)):
         found = _Surroundings.load(now, chunk, whose)
         for state in chunk:
             for row in found.rows(state, only_quiet=quiet_in is not None):
@@ -166,8 +169,8 @@ def iter_cards(
                     yield row
 
 
-def _growing(nodes: Sequence[NodeState]) -> Iterator[Sequence[NodeState]]:
-    size, begin = CHUNK, 0
+def _growing(nodes: Sequence[NodeState], *, first: int) -> Iterator[Sequence[NodeState]]:
+    size, begin = first, 0
     while begin < len(nodes):
         yield nodes[begin : begin + size]
         begin, size = begin + size, size * 4
@@ -229,47 +232,38 @@ def _claimed_cards(view: DraView) -> _Claimed:
 
 @dataclass(frozen=True, slots=True)
 class _Surroundings:
-    """What was read about the cards of some nodes."""
+    """The cards of some nodes, and those of their held devices that were at noise level."""
 
     now: datetime
-    seen: Mapping[tuple[int, str], list[Seen]]
-    pods: Mapping[tuple[int, str], list[HoldingPod]]
-    claimed: Mapping[tuple[int, str], frozenset[str]]
+    cards: Mapping[tuple[int, str], list[Card]]
     quiet: Mapping[DeviceKey, Quiet]
 
     @classmethod
     def load(cls, now: datetime, nodes: Sequence[NodeState], whose: _Whose) -> _Surroundings:
         clusters = list({state.cluster.pk: state.cluster for state in nodes}.values())
-        names = [state.name for state in nodes]
-        sharing = [state for state in nodes if any(item.group.mode in SHARED for item in state.falls)]
-        return cls(
-            now,
-            _seen_on_nodes(newest_samples(now=now, clusters=clusters, nodes=names), _in_turn(sharing, now)),
-            _pods_on_nodes(nodes, whose),
-            {
-                (state.cluster.pk, state.name): whose.claimed(state.cluster.pk, state.name)
-                for state in nodes
-                if any(state.claimed)
-            },
-            quiet_devices(now=now, clusters=clusters, nodes=names),
-        )
+        samples = newest_samples(now=now, clusters=clusters, nodes=[state.name for state in nodes])
+        seen = _seen_on_nodes(samples, _in_turn(nodes, samples, now))
+        pods = _pods_on_nodes(nodes, whose)
+        cards = {
+            place: lay_cards(state.falls, state.shares, seen.get(place, ()), pods.get(place, ()))
+            for state in nodes
+            for place in [(state.cluster.pk, state.name)]
+        }
+        return cls(now, cards, quiet_devices(now=now, among=_may_be_idle(cards)))
 
     def rows(self, state: NodeState, *, only_quiet: bool) -> Iterator[CardRow]:
-        place = (state.cluster.pk, state.name)
-        pods = self.pods.get(place, [])
-        claimed = self.claimed.get(place, frozenset())
-        for card in lay_cards(state.falls, state.shares, self.seen.get(place, ()), pods, claimed):
-            if not only_quiet or self._is_quiet(state.cluster.pk, card):
+        for card in self.cards[state.cluster.pk, state.name]:
+            if not only_quiet or self._is_quiet(state, card):
                 yield self._row(state, card)
 
-    def _is_quiet(self, cluster_id: int, card: Card) -> bool:
+    def _is_quiet(self, state: NodeState, card: Card) -> bool:
         samples = card.seen.samples if card.seen else ()
-        return any((cluster_id, sample.device, sample.instance) in self.quiet for sample in samples)
+        return any(_key(state, sample) in self.quiet for sample in samples)
 
     def _row(self, state: NodeState, card: Card) -> CardRow:
         whole = card.seen.whole if card.seen else None
         samples = card.seen.samples if card.seen else ()
-        instances = self._instances(state.cluster.pk, card)
+        instances = self._instances(state, card)
         used, total = _memory(whole, instances)
         return CardRow(
             cluster=state.cluster,
@@ -299,24 +293,24 @@ class _Surroundings:
             xid=next((s.xid for s in samples if s.xid is not None), None),
             driver=next((s.driver for s in samples if s.driver), ""),
             sampled_at=max((s.sampled_at for s in samples), default=None),
-            idle=self._idle(state.cluster.pk, card, whole) if not instances else None,
+            idle=self._idle(state, card, whole) if not instances else None,
             numa=card.numa,
             pcie=card.pcie,
         )
 
-    def _idle(self, cluster_id: int, card: Card, whole: Sample | None) -> Idle | None:
+    def _idle(self, state: NodeState, card: Card, whole: Sample | None) -> Idle | None:
         if whole is None or not card.surely_held:
             return None
-        return evidence([self.quiet.get((cluster_id, card.device, ""))], card.holders, now=self.now)
+        return evidence([self.quiet.get(_key(state, whole))], card.holders, now=self.now)
 
-    def _instances(self, cluster_id: int, card: Card) -> tuple[InstanceRow, ...]:
+    def _instances(self, state: NodeState, card: Card) -> tuple[InstanceRow, ...]:
         by_pod = {(holder.namespace, holder.pod): holder for holder in card.holders}
         rows = []
         for sample in card.seen.instances if card.seen else ():
             named: list[PodKey] = [(sample.namespace, sample.pod)] if sample.pod else []
             named += [(share.get("namespace") or "", share.get("pod") or "") for share in sample.shares]
             holders = tuple(by_pod[key] for key in named if key in by_pod)
-            quiet = self.quiet.get((cluster_id, sample.device, sample.instance))
+            quiet = self.quiet.get(_key(state, sample))
             rows.append(
                 InstanceRow(
                     instance=sample.instance,
@@ -330,6 +324,21 @@ class _Surroundings:
                 )
             )
         return tuple(rows)
+
+
+def _key(state: NodeState, sample: Sample) -> DeviceKey:
+    return state.cluster.pk, state.name, sample.device, sample.instance
+
+
+def _may_be_idle(cards: Mapping[tuple[int, str], Iterable[Card]]) -> list[DeviceKey]:
+    """Devices of held cards that their newest sample does not show at work."""
+    return [
+        (*place, sample.device, sample.instance)
+        for place, found in cards.items()
+        for card in found
+        for sample in (card.seen.samples if card.seen and card.holders else ())
+        if sample.utilisation_ratio is None or sample.utilisation_ratio <= NOISE
+    ]
 
 
 def _attribution(card: Card) -> str:
@@ -371,17 +380,25 @@ def _seen_on_nodes(
     }
 
 
-def _in_turn(nodes: Sequence[NodeState], now: datetime) -> dict[tuple[int, str, str], tuple[PodKey, ...]]:
+def _in_turn(
+    nodes: Iterable[NodeState], samples: Iterable[Sample], now: datetime
+) -> dict[tuple[int, str, str], tuple[PodKey, ...]]:
     """(cluster id, node, device) → pods that were named there one after the other. A label that names one pod at a
     time goes round the pods of a shared card."""
-    if not nodes:
-        return {}
-    values: dict[str, Any] = {
-        "clusters": list({state.cluster.pk for state in nodes}),
-        "nodes": [state.name for state in nodes],
-        "since": now - WINDOW,
-        "now": now,
+    sharing = {
+        (state.cluster.pk, state.name)
+        for state in nodes
+        if any(item.group.mode in SHARED for item in state.falls)
     }
+    cards = {
+        (sample.cluster_id, sample.node_name, sample.device)
+        for sample in samples
+        if (sample.cluster_id, sample.node_name) in sharing
+    }
+    if not cards:
+        return {}
+    columns = zip(("clusters", "nodes", "devices"), map(list, zip(*cards, strict=True)), strict=True)
+    values: dict[str, Any] = {**dict(columns), "since": now - WINDOW, "now": now}
     with connection.cursor() as cursor:
         cursor.execute(_IN_TURN, values)
         return {

@@ -18,6 +18,7 @@ from django.db import connection
 
 from apps.capacity.carding import Holder
 from apps.fleet.models import Cluster
+from apps.observations.selectors import sample_window
 
 WINDOW = timedelta(minutes=30)
 NOISE = Decimal("0.01")
@@ -28,37 +29,43 @@ FEWEST = 5
 """Samples below which nothing is said, however rarely a cluster is read."""
 MEMORY_HELD = Decimal("0.05")
 """Part of a card's memory above which it counts as taken."""
-DeviceKey = tuple[int, str, str]
+DeviceKey = tuple[int, str, str, str]
+"""Cluster id, node, device, instance ("" for a whole card)."""
 
-# Rows of one time range; the partitions' index on (cluster, time) bounds it.
+# Of each device asked for its own rows, by the index that makes samples unique: LATERAL, as the planner would rather
+# read everybody's.
 _QUIET = """
-SELECT cluster_id, device, instance, max(utilisation_ratio), count(utilisation_ratio), min(sampled_at),
-  round(min(memory_used_bytes::numeric / nullif(memory_total_bytes, 0)), 6),
-  array_agg(DISTINCT namespace || '/' || pod) FILTER (WHERE pod <> '')
-FROM observations_devicesample
-WHERE cluster_id = ANY(%(clusters)s) AND sampled_at > %(since)s AND sampled_at <= %(now)s
-  AND (%(nodes)s::text[] IS NULL OR node_name = ANY(%(nodes)s))
-GROUP BY cluster_id, device, instance
-HAVING max(utilisation_ratio) <= %(noise)s AND count(utilisation_ratio) >= %(enough)s
+SELECT asked.cluster_id, asked.node_name, asked.device, asked.instance, found.*
+FROM unnest(%(clusters)s::bigint[], %(nodes)s::text[], %(devices)s::text[], %(instances)s::text[])
+  AS asked (cluster_id, node_name, device, instance)
+CROSS JOIN LATERAL (
+  SELECT max(utilisation_ratio), count(utilisation_ratio), min(sampled_at),
+    round(min(memory_used_bytes::numeric / nullif(memory_total_bytes, 0)), 6),
+    array_agg(DISTINCT namespace || '/' || pod) FILTER (WHERE pod <> '')
+  FROM observations_devicesample s
+  WHERE s.cluster_id = asked.cluster_id AND s.device = asked.device AND s.instance = asked.instance
+    AND s.node_name = asked.node_name AND sampled_at > %(since)s AND sampled_at <= %(now)s
+  HAVING max(utilisation_ratio) <= %(noise)s AND count(utilisation_ratio) >= %(enough)s) found
 """
-# Nodes where a quiet device is named to a pod, or where pods hold more than the busy devices.
+# Nodes with a device that its fresh samples do not show at work, where a pod may hold it: one is named on it, or
+# fewer devices name a pod than it holds units. Only a device that names one pod all the time counts as naming it.
 _PLACES = """
-WITH device AS (
-  SELECT cluster_id, node_name, max(utilisation_ratio) <= %(noise)s AS quiet, bool_or(pod <> '') AS named
+WITH device AS MATERIALIZED (
+  SELECT cluster_id, node_name, (max(utilisation_ratio) > %(noise)s) IS NOT TRUE AS quiet,
+    max(pod) <> '' OR bool_or(shares <> '[]') AS named,
+    min(namespace) AS namespace, max(namespace) AS last_namespace, min(pod) AS name, max(pod) AS last_name
   FROM observations_devicesample
   WHERE cluster_id = ANY(%(clusters)s) AND sampled_at > %(since)s AND sampled_at <= %(now)s
-    AND utilisation_ratio IS NOT NULL
   GROUP BY cluster_id, node_name, device, instance),
-node AS (
-  SELECT cluster_id, node_name, count(*) FILTER (WHERE NOT quiet) AS busy, bool_or(quiet AND named) AS named
-  FROM device GROUP BY 1, 2 HAVING bool_or(quiet)),
-held AS (
-  SELECT cluster_id, node_name, sum(devices) AS units, bool_or(claims <> '[]') AS claims FROM observations_pod
-  WHERE cluster_id = ANY(%(clusters)s) AND gone_at IS NULL AND node_name <> ''
-    AND phase NOT IN ('Succeeded', 'Failed') AND (devices > 0 OR claims <> '[]')
-  GROUP BY 1, 2)
-SELECT cluster_id, node_name FROM node JOIN held USING (cluster_id, node_name)
-WHERE named OR claims OR units > busy
+node AS (SELECT cluster_id, node_name, bool_or(named) AS named FROM device WHERE quiet GROUP BY 1, 2),
+named AS (
+  SELECT cluster_id, node_name, namespace, name, count(*) AS devices FROM device
+  WHERE name <> '' AND name = last_name AND namespace = last_namespace GROUP BY 1, 2, 3, 4)
+SELECT cluster_id, node_name FROM node WHERE EXISTS (
+  SELECT FROM observations_pod p LEFT JOIN named USING (cluster_id, node_name, namespace, name)
+  WHERE p.cluster_id = node.cluster_id AND p.node_name = node.node_name AND p.gone_at IS NULL
+    AND p.phase NOT IN ('Succeeded', 'Failed') AND (p.devices > 0 OR p.claims <> '[]')
+    AND (node.named OR p.claims <> '[]' OR p.devices > coalesce(named.devices, 0)))
 """
 
 
@@ -97,41 +104,36 @@ def expected_samples() -> int:
     return int(WINDOW.total_seconds() // max(60, settings.COLLECT_INTERVAL_SECONDS))
 
 
-def quiet_devices(
-    *, now: datetime, clusters: Iterable[Cluster], nodes: Collection[str] | None = None
-) -> dict[DeviceKey, Quiet]:
-    """(cluster id, device, instance) → what was at noise level. `nodes`: only on these."""
+def quiet_devices(*, now: datetime, among: Collection[DeviceKey]) -> dict[DeviceKey, Quiet]:
+    """Those of these devices that were at noise level, by what was read of them on their nodes."""
     expected = expected_samples()
+    if not among:
+        return {}
+    columns = zip(
+        ("clusters", "nodes", "devices", "instances"), map(list, zip(*among, strict=True)), strict=True
+    )
     values: dict[str, Any] = {
-        "clusters": [cluster.pk for cluster in clusters],
+        **dict(columns),
         "since": now - WINDOW,
         "now": now,
-        "nodes": None if nodes is None else list(nodes),
         "noise": NOISE,
         "enough": max(ENOUGH * expected, Decimal(FEWEST)),
     }
     with connection.cursor() as cursor:
         cursor.execute(_QUIET, values)
         return {
-            (cluster_id, device, instance): Quiet(
+            (cluster_id, node, device, instance): Quiet(
                 highest, count, expected, first, memory, frozenset(pods or ())
             )
-            for cluster_id, device, instance, highest, count, first, memory, pods in cursor.fetchall()
+            for cluster_id, node, device, instance, highest, count, first, memory, pods in cursor.fetchall()
         }
 
 
 def quiet_places(*, now: datetime, clusters: Iterable[Cluster]) -> set[tuple[int, str]]:
-    """(cluster id, node) where something that is held may be at noise level. Evidence needs that, since no more samples
-    may be missing than this looks back, and it is cheap to ask."""
-    missing = WINDOW * float(1 - ENOUGH) + timedelta(seconds=settings.COLLECT_INTERVAL_SECONDS)
-    values: dict[str, Any] = {
-        "clusters": [cluster.pk for cluster in clusters],
-        "since": now - missing,
-        "now": now,
-        "noise": NOISE,
-    }
+    """(cluster id, node) where something that is held may be at noise level: no evidence is anywhere else, as a card
+    without fresh samples has none."""
     with connection.cursor() as cursor:
-        cursor.execute(_PLACES, values)
+        cursor.execute(_PLACES, {**sample_window(now=now, clusters=clusters), "noise": NOISE})
         return set(cursor.fetchall())
 
 
