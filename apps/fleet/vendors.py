@@ -64,12 +64,14 @@ class ResourceEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class Labels(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Node labels by meaning; of several names the first that the node carries counts. `model_in_key`: beginnings
-    of labels that hold the model in the key and how many cards have it in the value. `driver`: its version;
-    `runtime`: the newest CUDA or the like that it supports."""
+    of labels that hold the model in the key and how many cards have it in the value. `count_parts`: beginnings of
+    labels (ending in ".count") that each count the cards of one kind; together they count where `count` does not.
+    `driver`: its version; `runtime`: the newest CUDA or the like that it supports."""
 
     model: Names = ()
     model_in_key: Names = ()
     count: Names = ()
+    count_parts: Names = ()
     memory: Names = ()
     memory_unit: Literal["", "Mi", "Gi"] = ""
     replicas: Names = ()

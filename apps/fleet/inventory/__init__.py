@@ -76,7 +76,11 @@ def _label_keys() -> frozenset[str]:
 
 @lru_cache(maxsize=1)
 def _label_prefixes() -> tuple[str, ...]:
-    return tuple(begin for vendor in registry().vendors.values() for begin in vendor.labels.model_in_key)
+    return tuple(
+        begin
+        for vendor in registry().vendors.values()
+        for begin in (*vendor.labels.model_in_key, *vendor.labels.count_parts)
+    )
 
 
 def shape(

@@ -45,8 +45,7 @@ class VendorFacts:
 
     def number(self, names: tuple[str, ...]) -> int:
         """A label that counts; 0 where it is missing or no number."""
-        text = self.label(names)
-        return int(text) if text.isascii() and text.isdigit() else 0
+        return _whole(self.label(names))
 
     @property
     def model(self) -> str:
@@ -60,7 +59,9 @@ class VendorFacts:
     @property
     def count(self) -> int:
         """Cards that the labels count, 0: they do not."""
-        return self.number(self.vendor.labels.count)
+        begins = self.vendor.labels.count_parts
+        parts = [_whole(text) for key, text in self.labels.items() if counts_a_part(key, begins)]
+        return self.number(self.vendor.labels.count) or sum(parts)
 
     @property
     def replicas(self) -> int:
@@ -137,10 +138,21 @@ def _counted(labels: Mapping[str, str], vendor: Vendor) -> bool:
     """Whether labels count cards of this vendor and name one, or say that it is there: a count by itself may be
     left over, or stand on a node that never had a card."""
     found = vendor.labels
-    if not first_label(labels, found.count):
+    if not first_label(labels, found.count) and not any(
+        counts_a_part(key, found.count_parts) for key in labels
+    ):
         return False
     named = first_label(labels, found.model) or keyed_models(labels, vendor)
     return bool(named) or first_label(labels, found.present) == "true"
+
+
+def counts_a_part(key: str, begins: tuple[str, ...]) -> bool:
+    """Whether a label counts the cards of one kind ("gpu.intel.com/device-id.0380-56c0.count")."""
+    return key.startswith(begins) and key.endswith(".count")
+
+
+def _whole(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() else 0
 
 
 def _amount(text: str) -> Decimal:

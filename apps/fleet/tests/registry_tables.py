@@ -89,7 +89,7 @@ def _check_drivers(registry: Registry, vendor: Vendor, table: dict[str, Any]) ->
 
 def _label_names(vendor: Vendor) -> list[str]:
     """Every label of the file whose whole name is known."""
-    kinds = set(vendor.labels.__struct_fields__) - {"memory_unit", "model_in_key"}
+    kinds = set(vendor.labels.__struct_fields__) - {"memory_unit", "model_in_key", "count_parts"}
     return [name for kind in kinds for name in getattr(vendor.labels, kind)]
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from fractions import Fraction
 
 import pytest
 
+from apps.core.gpu import SharingMode
 from apps.fleet.inventory import Group, node_inventory
 from apps.fleet.registry import COUNTED, registry
 
@@ -84,3 +86,22 @@ def test_a_label_that_says_absent() -> None:
         allocatable={},
     )
     assert found == []
+
+
+def test_labels_that_count_one_kind_each_count_together() -> None:
+    """Intel's feature rules: two cards of one kind and one of another, each shared five times, are 3 cards."""
+    groups, codes = node_inventory(
+        labels={
+            "gpu.intel.com/product": "Flex_170",
+            "gpu.intel.com/device-id.0380-56c0.count": "2",
+            "gpu.intel.com/device-id.0380-56c1.count": "1",
+            "gpu.intel.com/device-id.0380-56c0.present": "true",
+        },
+        annotations={},
+        capacity={"gpu.intel.com/i915": "15"},
+        allocatable={"gpu.intel.com/i915": "15"},
+    )
+    assert [(g.mode, g.cards, g.units[0].capacity, g.units[0].equivalents) for g in groups] == [
+        (SharingMode.TIME_SLICING, 3, 15, Fraction(1, 5))
+    ]
+    assert codes == []
