@@ -36,7 +36,8 @@ class ReasonSerializer(serializers.Serializer):  # type: ignore[type-arg]
 
 class NodeSerializer(serializers.Serializer):  # type: ignore[type-arg]
     """`*_devices` and `device_buckets` count whole cards; the other numbers are in `unit`. `held_bound`, `free` and
-    `stranded` are null where pods were never read. `origin`: "plugin" or "dra", who advertises the cards;
+    `stranded` are null where pods were never read. `cards_seen_at`: when telemetry, silent now, saw the cards last
+    that are counted, else null; `origin`: "plugin" or "dra", who advertises the cards;
     `capacity_type`: "spot", "on-demand", "reserved", "" where no label says; `mode_sentence`, `amounts`,
     `uncovered_slices`: as for a pool; `notes`: what is odd about the node."""
 
@@ -58,6 +59,7 @@ class NodeSerializer(serializers.Serializer):  # type: ignore[type-arg]
     stranded = DecimalText(allow_null=True)
     over_held = DecimalText(allow_null=True)
     is_estimated = serializers.BooleanField(source="estimated", read_only=True)
+    cards_seen_at = Instant(allow_null=True)
     origin = Text()
     capacity_type = Text()
     mode_sentence = Text()

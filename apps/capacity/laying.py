@@ -33,7 +33,7 @@ from apps.fleet.inventory import Group, Unit, node_inventory, shape
 from apps.fleet.models import Cluster
 from apps.fleet.registry import by_counted_name, is_device
 from apps.fleet.unregistered import is_rdma, looks_like_accelerator
-from apps.observations.selectors import SeenCards
+from apps.observations.cards import SeenCards
 from apps.quotas.flavors import carries
 
 ZERO = Decimal(0)
@@ -52,7 +52,8 @@ class NodeState:
     units; `offers`: accelerator resources of its capacity; `stranded`: the node has no room for another pod; `flavors`: those that reach it; `usable`: its groups
     that reserves select; `unregistered`: resources it offers that look like accelerators and that no vendor file
     knows; `rdma`: its RDMA devices, {resource: allocatable}; `bought`: spot, on-demand or reserved; `asks`: see
-    asks_telemetry; `due`: when it looks different without anything new
+    asks_telemetry; `seen_at`: when telemetry saw the cards that the groups rest on, None where it sees them now or
+    nothing rests on it; `due`: when it looks different without anything new
     being seen."""
 
     cluster: Cluster
@@ -76,6 +77,7 @@ class NodeState:
     rdma: Mapping[str, str] = field(default_factory=dict)
     bought: str = ""
     asks: bool = False
+    seen_at: datetime | None = None
     due: datetime | None = None
     kept: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
     """What others derived from this state and keep with it."""
@@ -84,7 +86,7 @@ class NodeState:
 @dataclass(frozen=True, slots=True)
 class Surroundings:
     """What a cluster says that all its nodes are laid by. `pods_read` False: nobody knows what is held; `devices`:
-    what DRA drivers say, by node (`has_slices`: they say anything); `seen`: what telemetry sees, by node, of those that `asks_telemetry`."""
+    what DRA drivers say, by node (`has_slices`: they say anything); `seen`: what telemetry sees or saw last, by node, of those that `asks_telemetry`."""
 
     cluster: Cluster
     flavors: tuple[Flavor, ...]
@@ -175,6 +177,10 @@ _DOUBTS = frozenset(("labels_differ", "mixed_models", "mig_invalid", "no_model")
 def asks_telemetry(node: NodeFacts, *, last: LastOffered | None, shapes: Shapes) -> bool:
     """Whether a node's inventory rests on an estimate or on labels that contradict its plugin."""
     _key, groups, codes = _inventory(node, last, None, shapes)
+    return _in_doubt(groups, codes)
+
+
+def _in_doubt(groups: Sequence[Group], codes: Sequence[str]) -> bool:
     doubts = {*codes, *(code for group in groups for code in group.codes)}
     return any(group.estimated for group in groups) or not doubts.isdisjoint(_DOUBTS)
 
@@ -205,8 +211,12 @@ def lay_node(
     shapes: Shapes,
 ) -> NodeState:
     """The node before reserves are laid: `with_reserves` does that when all nodes of the cluster are known."""
-    asks = asks_telemetry(node, last=last, shapes=shapes)
-    key, groups, codes = _inventory(node, last, around.seen.get(node.name) if asks else None, shapes)
+    key, groups, codes = _inventory(node, last, None, shapes)
+    asks, seen_at = _in_doubt(groups, codes), None
+    if asks and (seen := _seen_of(node, around)):
+        alone = groups
+        key, groups, codes = _inventory(node, last, seen, shapes)
+        seen_at = seen.last_at if groups != alone else None
     claimed: tuple[Mapping[str, Decimal], ...] = ({},) * len(groups)
     devices = around.devices.get(node.name)
     if devices is not None:
@@ -252,8 +262,17 @@ def lay_node(
         rdma=rdma,
         bought=capacity_type(node.labels),
         asks=asks,
+        seen_at=seen_at,
         due=due,
     )
+
+
+def _seen_of(node: NodeFacts, around: Surroundings) -> SeenCards | None:
+    """What telemetry saw of this node, and not of another one that had its name before."""
+    seen = around.seen.get(node.name)
+    if seen and seen.last_at and node.created_at and node.created_at > seen.last_at:
+        return None
+    return seen
 
 
 def join_devices(

@@ -13,12 +13,12 @@ from apps.capacity.reading import (
     read_devices,
     read_flavors,
     read_nodes,
+    read_seen,
     used_on_nodes,
 )
 from apps.capacity.reserves import Rule
 from apps.fleet.dra import Adrift
 from apps.fleet.models import Cluster
-from apps.observations.selectors import seen_cards
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ def load_nodes(
         for row in rows
         if asks_telemetry(row, last=last.get((row.cluster_id, row.uid)), shapes=shapes)
     ]
-    seen = seen_cards(now=now, clusters=clusters, nodes=asking) if asking else {}
+    seen = read_seen(now=now, clusters=clusters, names=asking)
     found = []
     for cluster in clusters:
         view = devices.get(cluster.pk)

@@ -142,6 +142,7 @@ def node_row(node: NodeState, index: int) -> NodeRow:
         estimated=group.estimated,
         notes=(
             *(code_text(code) for code in (*group.codes, *node.codes)),
+            *_seen_last(node),
             *_warned(node),
             *_over_held(numbers),
         ),
@@ -153,6 +154,7 @@ def node_row(node: NodeState, index: int) -> NodeRow:
         origin=group.origin,
         capacity_type=node.bought,
         over_held=numbers.over_held,
+        cards_seen_at=node.seen_at,
     )
 
 
@@ -188,6 +190,12 @@ def _over_held(numbers: Numbers) -> list[str]:
         return []
     words = {"amount": plain(numbers.over_held)}
     return [_("Pods hold %(amount)s more than is usable: on units that are out of use.") % words]
+
+
+def _seen_last(node: NodeState) -> list[str]:
+    if node.seen_at is None:
+        return []
+    return [_("Telemetry is silent about this node; its cards are counted as it saw them last.")]
 
 
 def _warned(node: NodeState) -> list[str]:

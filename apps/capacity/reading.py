@@ -19,8 +19,9 @@ from django.db.models import Q
 from apps.capacity.health import health_table
 from apps.capacity.reserves import Rule
 from apps.fleet.dra import ClaimObject, ClassObject, DraView, PoolKey, count_slices
-from apps.fleet.models import Reserve
+from apps.fleet.models import Cluster, Reserve
 from apps.fleet.registry import is_device
+from apps.observations.cards import SeenCards, seen_cards
 from apps.observations.models import ClusterObject, Node
 
 Flavor = tuple[str, Mapping[str, Any]]
@@ -62,7 +63,7 @@ ORDER BY id
 _LONGEST_VALUE = 120
 _COLUMNS = (
     "cluster_id", "uid", "name", "labels", "annotations", "capacity", "allocatable", "taints", "conditions",
-    "unschedulable", "deleting_since", "observed_at",
+    "unschedulable", "deleting_since", "observed_at", "created_at",
 )  # fmt: skip
 
 
@@ -82,6 +83,7 @@ class NodeFacts:
     unschedulable: bool
     deleting_since: datetime | None
     observed_at: datetime
+    created_at: datetime | None = None
 
     @property
     def offers(self) -> bool:
@@ -137,6 +139,16 @@ def used_on_nodes(
         for cluster_id, node, resource, amount in cursor.fetchall():
             used[cluster_id, node][resource] = amount
     return used
+
+
+def read_seen(
+    *, now: datetime, clusters: Sequence[Cluster], names: Sequence[str]
+) -> dict[NodeKey, SeenCards]:
+    """What telemetry saw last of these nodes, for as long as what a node offered is remembered."""
+    if not names:
+        return {}
+    remember = timedelta(days=health_table().last_known_days)
+    return seen_cards(now=now, clusters=clusters, nodes=names, remember=remember)
 
 
 def last_offered(nodes: Iterable[NodeFacts], now: datetime) -> dict[tuple[int, str], LastOffered]:

@@ -232,7 +232,8 @@ class BucketReason:
 
 @dataclass(frozen=True, slots=True)
 class NodeRow:
-    """One (node, model, sharing mode). `flavors`: those that reach the node by its labels."""
+    """One (node, model, sharing mode). `flavors`: those that reach the node by its labels; `cards_seen_at`: when
+    telemetry saw the cards last that are counted, None where it sees them or they are counted otherwise."""
 
     cluster: Cluster
     node: str
@@ -262,6 +263,7 @@ class NodeRow:
     origin: str = "plugin"
     capacity_type: str = ""
     over_held: Decimal | None = None
+    cards_seen_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,11 @@
 
 Input: a cluster and where its sources stand; output: `Kept`, equal to what a full reading would give. What this
 rests on (docs/adr/0008):
-- Whoever writes nodes, pods, flavors or device objects moves the source's `last_run_at` in the same transaction, and
-  writes `observed_at` or `gone_at` not before the newest one there, but for SKEW (one writer per source, by its
-  lease). Marks are read before rows, so that what changes in between is read once more, never missed.
-- Reserves are read each time. What changes by the clock alone says when (`NodeState.due`).
+- Whoever writes nodes, pods, flavors, device objects or the cards that telemetry saw moves the source's `last_run_at`
+  in the same transaction, and writes `observed_at` or `gone_at` not before the newest one there, but for SKEW (one
+  writer per source, by its lease). Marks are read before rows, so that what changes in between is read once more,
+  never missed.
+- Reserves are read each time. What changes by the clock alone says when (`NodeState.due`, `SeenCards.until`).
 - A mark or a clock that goes back, another number of living nodes than expected (counted now and then), other
   flavors or another cluster row: everything is read anew.
 
@@ -49,13 +50,14 @@ from apps.capacity.reading import (
     read_devices,
     read_flavors,
     read_nodes,
+    read_seen,
     used_on_nodes,
 )
 from apps.capacity.reserves import Place, Rule, Taken, lay
 from apps.fleet.dra import Adrift
 from apps.fleet.models import Cluster
+from apps.observations.cards import SeenCards
 from apps.observations.models import Source
-from apps.observations.selectors import seen_cards
 
 ZERO = Decimal(0)
 MOST_CLUSTERS = 64
@@ -65,8 +67,6 @@ SKEW = timedelta(seconds=60)
 BESIDE = timedelta(seconds=5)
 # That no node was missed is checked by their number, not more often than this.
 COUNT_AGAIN = timedelta(minutes=5)
-# Samples age without anybody writing: nodes that ask telemetry are asked again after this long.
-LOOK_AGAIN = timedelta(seconds=60)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _versions = count(1)
 
@@ -108,7 +108,7 @@ class Marks:
 class Kept:
     """One cluster laid out as of `marks`. `version` differs whenever anything does, `kinds_version` when the kind or
     the name of some node does; `usable`: of each kind, the usable units by resource; `taken`: what reserves take; `nodes_until`, `pods_until`: the newest changes read;
-    `look_at`: when telemetry is to be asked again; `counted_at`: when the number of nodes was last checked."""
+    `look_at`: when what telemetry saw is too old; `counted_at`: when the number of nodes was last checked."""
 
     version: int
     kinds_version: int
@@ -173,7 +173,7 @@ def kept_of(laid: Laid, *, marks: Marks, now: datetime, until: tuple[datetime, d
         nodes_until=until[0],
         pods_until=until[1],
         due=_due(laid.nodes),
-        look_at=_look_at(laid.nodes, now),
+        look_at=_look_at(laid.around.seen.values()),
         counted_at=now,
     )
 
@@ -195,8 +195,8 @@ def _due(nodes: Iterable[NodeState]) -> datetime | None:
     return min((node.due for node in nodes if node.due is not None), default=None)
 
 
-def _look_at(nodes: Iterable[NodeState], now: datetime) -> datetime | None:
-    return now + LOOK_AGAIN if any(node.asks for node in nodes) else None
+def _look_at(seen: Iterable[SeenCards]) -> datetime | None:
+    return min((cards.until for cards in seen if cards.until is not None), default=None)
 
 
 # ---- what changed ---------------------------------------------------------------------------------------------
@@ -363,14 +363,13 @@ def _find_devices(step: _Step) -> None:
 
 
 def _find_seen(step: _Step, names: Iterable[str]) -> None:
-    """Nodes of which telemetry sees something else."""
-    cluster, asking = step.around.cluster, list(names)
-    found = seen_cards(now=step.now, clusters=[cluster], nodes=asking) if asking else {}
+    """Nodes of which telemetry saw something else, or sees nothing any more."""
+    found = read_seen(now=step.now, clusters=[step.around.cluster], names=list(names))
     seen = {name: cards for (_pk, name), cards in found.items()}
     before = step.around.seen
     step.around = replace(step.around, seen=seen)
     step.uids.update(node.uid for node in step.before.nodes if seen.get(node.name) != before.get(node.name))
-    step.look_at = step.now + LOOK_AGAIN
+    step.look_at = _look_at(seen.values())
 
 
 # ---- carrying on ----------------------------------------------------------------------------------------------
@@ -429,10 +428,10 @@ def _laid_again(step: _Step, uids: Iterable[str]) -> dict[str, NodeState]:
         found[row.uid] = lay_row(row)
     asking = {node.name for node in found.values() if node.asks} - step.around.seen.keys()
     if asking:
-        more = seen_cards(now=step.now, clusters=[step.around.cluster], nodes=sorted(asking))
+        more = read_seen(now=step.now, clusters=[step.around.cluster], names=sorted(asking))
         seen = {**step.around.seen, **{name: cards for (_pk, name), cards in more.items()}}
         step.around = replace(step.around, seen=seen)
-        step.look_at = step.look_at or step.now + LOOK_AGAIN
+        step.look_at = _look_at(seen.values())
         for row in rows:
             if row.name in asking:
                 found[row.uid] = lay_row(row)

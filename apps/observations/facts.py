@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from psycopg import sql
 
+from .cards import keep_cards
 from .models import DeviceSample, Event
 from .staging import Change, Rejected, Staging, Target, names, run
 
@@ -56,7 +57,8 @@ def event_target(columns: Sequence[str]) -> Target:
 def write_samples(
     *, cluster_id: int, columns: Sequence[str], rows: Sequence[tuple[object, ...]]
 ) -> tuple[int, list[Rejected]]:
-    """Store device samples; those already stored for their (device, instance, instant) stay as they are."""
+    """Store device samples; those already stored for their (device, instance, instant) stay as they are. Which cards
+    their nodes have is kept as well."""
     target = Target(DeviceSample, "DeviceSample", tuple(columns))
     staging = Staging(target)
     at = rows[0][target.index("sampled_at")] if rows else None
@@ -70,4 +72,6 @@ def write_samples(
             staged=names(columns, "s"),
         )
     )
+    if staging.count:
+        keep_cards(cluster_id=cluster_id, staging=staging)
     return written, rejected

@@ -374,6 +374,23 @@ class DeviceSample(PartitionedFact):
         db_table = "observations_devicesample"
 
 
+class NodeCards(models.Model):
+    """The distinct cards and the models (sorted) that telemetry saw last on a node; see cards.py. `seen_at`: when, at
+    most an hour too early while it goes on seeing them; `silent`: the last pull did not mention the node."""
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, db_index=False, related_name="+")
+    node_name = models.CharField(max_length=253)
+    cards = models.IntegerField()
+    model_names = models.JSONField()
+    seen_at = models.DateTimeField()
+    silent = models.BooleanField()
+
+    class Meta:
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.UniqueConstraint(fields=["cluster", "node_name"], name="node_cards_once")
+        ]
+
+
 class CollectionRun(PartitionedFact):
     """One pull of one source from one cluster, partitioned by `started_at`. The log; SourceState is its summary."""
 

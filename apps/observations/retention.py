@@ -12,6 +12,7 @@ from django.conf import settings
 
 from apps.core.partitions import PartitionedTable, Upkeep, keep_partitions
 
+from .cards import drop_forgotten
 from .models import ClusterObject, Node, Pod, StateSpan, Workload
 
 
@@ -33,9 +34,10 @@ def keep_observation_partitions(*, now: datetime) -> Upkeep:
 
 
 def drop_gone(*, now: datetime) -> int:
-    """Delete objects gone for longer than their retention, and spans ended for longer than transitions live."""
+    """Delete objects gone for longer than their retention, cards not seen for as long, and spans ended for longer than
+    transitions live."""
     horizon = now - timedelta(days=settings.GONE_RETENTION_DAYS)
-    removed = 0
+    removed = drop_forgotten(horizon=horizon)
     for model in (Node, Pod, Workload, ClusterObject):
         removed += model.objects.filter(gone_at__lt=horizon)._raw_delete("default")
     old = now - timedelta(days=settings.TRANSITION_RETENTION_DAYS)

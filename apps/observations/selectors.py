@@ -313,12 +313,6 @@ _SAMPLE_COLUMNS = """cluster_id, device, instance, node_name, model, namespace, 
   attribution, shares"""
 _SAMPLES = f"""{NEWEST_SAMPLES} SELECT {_SAMPLE_COLUMNS} FROM newest
 ORDER BY cluster_id, node_name, device, instance"""  # noqa: S608  constants of this module
-_SEEN = """
-SELECT cluster_id, node_name, count(DISTINCT device), array_agg(DISTINCT model) FROM observations_devicesample
-WHERE cluster_id = ANY(%(clusters)s) AND sampled_at > %(since)s AND sampled_at <= %(now)s AND node_name <> ''
-  AND (%(nodes)s::text[] IS NULL OR node_name = ANY(%(nodes)s))
-GROUP BY 1, 2
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,23 +368,3 @@ def _decoded(shares: Any) -> list[Mapping[str, Any]]:
         return []
     found: list[Mapping[str, Any]] = json.loads(shares) if isinstance(shares, str) else shares
     return found
-
-
-@dataclass(frozen=True, slots=True)
-class SeenCards:
-    """What telemetry sees on a node: distinct cards, an instance of a card being no second one, and their models."""
-
-    cards: int
-    models: frozenset[str]
-
-
-def seen_cards(
-    *, now: datetime, clusters: Iterable[Cluster], nodes: Iterable[str] | None = None
-) -> dict[tuple[int, str], SeenCards]:
-    """(cluster id, node) → the cards with a fresh sample; nodes without any are left out."""
-    with connection.cursor() as cursor:
-        cursor.execute(_SEEN, sample_window(now=now, clusters=clusters, nodes=nodes))
-        return {
-            (cluster_id, name): SeenCards(cards, frozenset(model for model in models if model))
-            for cluster_id, name, cards, models in cursor.fetchall()
-        }

@@ -12,6 +12,7 @@ from datetime import datetime
 
 from django.db import transaction
 
+from .cards import all_silent
 from .facts import event_target, merge_events, write_samples
 from .firstlist import is_first, write_first
 from .models import Event
@@ -42,6 +43,7 @@ __all__ = [
     "Staging",
     "Target",
     "Written",
+    "all_silent",
     "apply_changes",
     "apply_list",
     "event_target",

@@ -16,7 +16,7 @@ import yaml
 
 from apps.fleet.models import Cluster, Reserve
 from apps.observations import models
-from apps.observations.services import Target, apply_list
+from apps.observations.services import Target, apply_list, write_samples
 from worker.parsers.kinds import KINDS, decode_list, page_rows
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "golden"
@@ -372,17 +372,21 @@ def collected_fleet() -> Cluster:
 
 
 def _sampled(cluster: Cluster, node: dict[str, Any]) -> None:
-    """One fresh sample of every card that telemetry sees; the models take turns."""
+    """One fresh sample of every card that telemetry sees, written as a pull writes it; the models take turns."""
     seen = node.get("telemetry", {"cards": 0})
-    for number in range(seen["cards"]):
-        models.DeviceSample.objects.create(
-            cluster=cluster,
-            sampled_at=AT - timedelta(seconds=20),
-            device=f"GPU-{node['name']}-{number}",
-            node_name=node["name"],
-            model=seen["models"][number % len(seen["models"])],
-            vendor="nvidia",
+    at, product_names = AT - timedelta(seconds=20), seen.get("models", ())
+    rows = [
+        (
+            at,
+            f"GPU-{node['name']}-{number}",
+            node["name"],
+            product_names[number % len(product_names)],
+            "nvidia",
         )
+        for number in range(seen["cards"])
+    ]
+    columns = ("sampled_at", "device", "node_name", "model", "vendor")
+    write_samples(cluster_id=cluster.pk, columns=columns, rows=rows)
 
 
 def _reserved(cluster: Cluster, node: dict[str, Any]) -> None:

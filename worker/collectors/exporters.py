@@ -11,7 +11,7 @@ from __future__ import annotations
 from django.conf import settings
 
 from apps.observations.models import ErrorKind
-from apps.observations.services import BadObject, Written, quarantine_put, write_samples
+from apps.observations.services import BadObject, Written, all_silent, quarantine_put, write_samples
 from worker.clients.prom import PromClient
 from worker.parsers import exporters as parser
 
@@ -23,6 +23,7 @@ def pull(context: PullContext) -> PullReport:
     report = PullReport(cursors=dict(context.cursors))
     if not context.cluster.prometheus_url:
         report.absent = True
+        all_silent(cluster_id=context.cluster.pk, at=context.now)
         return report
     at = context.now.replace(second=0, microsecond=0)
     client = PromClient(
@@ -56,6 +57,7 @@ def _write(context: PullContext, report: PullReport, found: parser.Samples) -> N
             report.notes.append(said)
             report.note_kind = ErrorKind.BAD_VALUES
     if not found.rows:
+        all_silent(cluster_id=context.cluster.pk, at=context.now)
         return
     written, rejected = write_samples(cluster_id=context.cluster.pk, columns=found.columns, rows=found.rows)
     report.written += Written(inserted=written)

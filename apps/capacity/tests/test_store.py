@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
@@ -34,6 +34,7 @@ from apps.observations.models import (
     Source,
     SourceState,
 )
+from apps.observations.tests.builders import see
 
 START = datetime(2026, 12, 2, 3, tzinfo=UTC)
 GPU, GIB = "nvidia.com/gpu", 2**30
@@ -88,6 +89,7 @@ def add_node(cluster: Cluster, name: str, *, at: datetime = START, uid: str = ""
         cluster=cluster,
         uid=uid or f"{cluster.slug}-{name}",
         name=name,
+        created_at=at,
         first_seen_at=at,
         observed_at=at,
         **node_values(**values),
@@ -325,6 +327,43 @@ class Changes(RuleBasedStateMachine):
             },
         )
 
+    @rule(
+        place=st.integers(0, 7),
+        geometry=st.sampled_from(["A100-SXM4-40GB-MIG-1g.5gb", "A100-SXM4-40GB-MIG-INVALID", ""]),
+    )
+    def geometry_changes(self, place: int, geometry: str) -> None:
+        """A node whose cards nobody but telemetry counts, or not any more."""
+        self.tick(Source.NODES)
+        if nodes := self.nodes():
+            node = nodes[place % len(nodes)]
+            labels = node_values()["labels"]
+            if geometry:
+                labels |= {
+                    "nvidia.com/gpu.product": geometry, "nvidia.com/mig.strategy": "single",
+                    "nvidia.com/gpu.count": node.capacity.get(GPU, "0"),
+                }  # fmt: skip
+            Node.objects.filter(pk=node.pk).update(labels=labels, observed_at=self.now)
+
+    @rule(
+        cards=st.dictionaries(st.sampled_from(NAMES), st.integers(0, 8)),
+        model=st.sampled_from(["NVIDIA A100", "NVIDIA L4"]),
+    )
+    def telemetry_sees(self, cards: Mapping[str, int], model: str) -> None:
+        """A pull of exporters, some of which are silent, or all."""
+        self.now += timedelta(seconds=30)
+        see(
+            self.cluster,
+            self.now,
+            {name: {f"{name}-{card}": model for card in range(count)} for name, count in cards.items()},
+        )
+
+    @rule(minutes=st.sampled_from([1, 2, 3]))
+    def prometheus_does_not_answer(self, minutes: int) -> None:
+        self.now += timedelta(minutes=minutes)
+        SourceState.objects.filter(cluster=self.cluster, source=Source.DCGM).update(
+            last_run_at=self.now, last_outcome=Outcome.FAILED
+        )
+
     @rule(minutes=st.sampled_from([1, 9, 60 * 24 * 8]))
     def time_passes(self, minutes: int) -> None:
         self.now += timedelta(minutes=minutes)
@@ -409,6 +448,12 @@ def test_a_long_walk(seed: int) -> None:
         lambda: walk.slice_changes(
             random.randint(0, 7), random.choice("xyz"), random.random() < 0.5, random.random() < 0.5
         ),
+        lambda: walk.geometry_changes(random.randint(0, 7), "A100-SXM4-40GB-MIG-1g.5gb"),
+        lambda: walk.geometry_changes(random.randint(0, 7), "A100-SXM4-40GB-MIG-INVALID"),
+        lambda: walk.telemetry_sees(
+            {name: random.randint(0, 8) for name in random.sample(NAMES, random.randint(0, 8))}, "NVIDIA A100"
+        ),
+        lambda: walk.prometheus_does_not_answer(random.choice([1, 2, 3])),
         lambda: walk.time_passes(random.choice([1, 9])),
     ]
     for _ in range(8):
@@ -554,3 +599,112 @@ def test_queries_do_not_grow_with_nodes(settings: Any, remember: bool) -> None:
         return counted(lambda: [list(part) for part in capacity_and_nodes(now=START, clusters=[made])[1:]])
 
     assert queries("few", 5) == queries("many", 60)
+
+
+# ---- what telemetry saw last ------------------------------------------------------------------------------------
+
+SINGLE = {
+    "nvidia.com/gpu.product": "A100-SXM4-40GB-MIG-1g.5gb",
+    "nvidia.com/mig.strategy": "single",
+    "nvidia.com/gpu.memory": "4864",
+}
+MINUTE = timedelta(minutes=1)
+
+
+def physical(now: datetime, place: int = 0) -> tuple[int, bool, datetime | None]:
+    """Of a node in memory, and the same read anew."""
+    _report, rows = capacity_and_nodes(now=now)
+    row = rows[place]
+    (again,) = (one for one in anew(now)[-1] if one.node == row.node)
+    assert row == again
+    return row.physical_devices, row.estimated, row.cards_seen_at
+
+
+@pytest.fixture
+def partitioned(settings: Any) -> Cluster:
+    """Two nodes with 28 instances each, that fit on four cards: telemetry sees eight on the one and four on the other."""
+    settings.COLLECT_INTERVAL_SECONDS = 60
+    made = new_cluster("m")
+    for name in ("one", "two"):
+        add_node(made, name, labels=SINGLE, cards=28)
+    sees(made, START, one=8, two=4)
+    return made
+
+
+def sees(cluster: Cluster, at: datetime, **cards: int) -> None:
+    see(
+        cluster,
+        at,
+        {node: {f"{node}-{card}": "NVIDIA A100" for card in range(count)} for node, count in cards.items()},
+    )
+
+
+@pytest.mark.django_db
+def test_a_stale_prometheus_takes_no_card_away(partitioned: Cluster) -> None:
+    assert physical(START) == (8, False, None)
+    assert physical(START + 2 * MINUTE) == (8, False, None)
+    assert physical(START + 3 * MINUTE) == (8, False, START)
+    assert physical(START + timedelta(days=7) - MINUTE) == (8, False, START)
+    # Nobody remembers: what the instances need at least.
+    assert physical(START + timedelta(days=7)) == (4, True, None)
+    sees(partitioned, START + timedelta(days=8), one=8)
+    assert physical(START + timedelta(days=8)) == (8, False, None)
+
+
+@pytest.mark.django_db
+def test_a_silent_exporter_takes_no_card_away(partitioned: Cluster) -> None:
+    assert physical(START) == (8, False, None)
+    for minute in range(1, 11):
+        sees(partitioned, START + minute * MINUTE, two=4)
+    now = START + 10 * MINUTE
+    assert physical(now) == (8, False, START)
+    # Four are what the instances need as well: the number is no estimate and telemetry sees it.
+    assert physical(now, 1) == (4, False, None)
+    report, rows = capacity_and_nodes(now=now)
+    assert [pool.physical_devices for pool in report.pools] == [12]
+    silence = "Telemetry is silent about this node; its cards are counted as it saw them last."
+    assert [silence in row.notes for row in rows] == [True, False]
+
+
+@pytest.mark.django_db
+def test_a_card_that_is_really_gone_is_taken_away(partitioned: Cluster) -> None:
+    found = []
+    for minute in range(1, 6):
+        sees(partitioned, START + minute * MINUTE, one=6, two=4)
+        found.append(physical(START + minute * MINUTE)[0])
+    assert found == [8, 8, 8, 6, 6]
+
+
+@pytest.mark.django_db
+def test_another_node_under_the_same_name_has_cards_of_its_own(partitioned: Cluster) -> None:
+    later = START + 10 * MINUTE
+    sees(partitioned, later, two=4)
+    assert physical(later) == (8, False, START)
+    Node.objects.filter(name="one").update(gone_at=later)
+    add_node(partitioned, "one", at=later, uid="another", labels=SINGLE, cards=28)
+    pulled(partitioned, Source.NODES, at=later)
+    assert physical(later) == (4, True, None)
+
+
+@pytest.mark.django_db
+def test_models_of_a_mixed_node_are_known_in_silence(partitioned: Cluster) -> None:
+    labels = {"nvidia.com/gpu.product": "NVIDIA-L4", "nvidia.com/gpu.count": "3"}
+    add_node(partitioned, "three", labels=labels, cards=4)
+    see(
+        partitioned,
+        START,
+        {"three": {"a": "NVIDIA L4", "b": "NVIDIA L4", "c": "NVIDIA L4", "d": "NVIDIA A100"}},
+    )
+    for now, seen_at in ((START, None), (START + timedelta(days=1), START)):
+        row = next(row for row in anew(now)[-1] if row.node == "three")
+        assert (row.model, row.cards_seen_at) == ("NVIDIA-A100 + NVIDIA-L4", seen_at)
+
+
+@pytest.mark.django_db
+def test_silence_is_read_about_once(partitioned: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the instants at which the clock changes something, nothing is asked."""
+    capacity_and_nodes(now=START)
+    capacity_and_nodes(now=START + 3 * MINUTE)
+    monkeypatch.setattr(store, "read_seen", lambda **_: pytest.fail("read again"))
+    for hours in (1, 24, 167):
+        capacity_and_nodes(now=START + timedelta(hours=hours))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from django.db import transaction
+
 from apps.fleet.models import Cluster
-from apps.observations.models import ClusterObject, Event, Node, Pod, Workload
-from apps.observations.services import Row, Target
+from apps.observations.models import ClusterObject, Event, Node, Pod, SourceState, Workload
+from apps.observations.services import Row, Target, all_silent, write_samples
 
 T0 = datetime(2026, 11, 2, 8, 0, tzinfo=UTC)
 OURS = {"id", "cluster", "first_seen_at", "observed_at", "gone_at"}
@@ -31,6 +34,26 @@ def objects(kind: str) -> Target:
 
 def make_cluster(slug: str = "c1", **fields: Any) -> Cluster:
     return Cluster.objects.create(slug=slug, name=slug.upper(), kubeconfig_path="/nowhere", **fields)
+
+
+def see(cluster: Cluster, at: datetime, nodes: Mapping[str, Mapping[str, str]]) -> None:
+    """Samples of one pull at `at`, as it writes them: {node: {device: model}}; a device "GPU-1/2" is an instance."""
+    rows = [
+        (at, *device.partition("/")[::2], node, model)
+        for node, cards in nodes.items()
+        for device, model in cards.items()
+    ]
+    columns = ("sampled_at", "device", "instance", "node_name", "model")
+    with transaction.atomic():
+        if rows:
+            write_samples(cluster_id=cluster.pk, columns=columns, rows=rows)
+        else:
+            all_silent(cluster_id=cluster.pk, at=at)
+        SourceState.objects.update_or_create(
+            cluster=cluster,
+            source="dcgm",
+            defaults={"last_ok_at": at, "last_run_at": at, "last_outcome": "ok"},
+        )
 
 
 def minutes(count: float) -> datetime:

@@ -1,4 +1,4 @@
-"""The newest samples, and the cards that they tell of."""
+"""The newest samples."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from apps.fleet.models import Cluster
 from apps.observations.models import DeviceSample
-from apps.observations.selectors import SeenCards, newest_samples, seen_cards
+from apps.observations.selectors import newest_samples
 from apps.observations.tests.builders import T0, make_cluster
 
 pytestmark = pytest.mark.django_db
@@ -44,16 +44,3 @@ def test_every_column_of_the_newest_fresh_sample() -> None:
     assert {name: getattr(found, name) for name in said} == said
     assert (found.node_name, found.sampled_at) == ("n1", T0 - timedelta(seconds=10))
     assert newest_samples(now=T0, clusters=[cluster], nodes=["n2"]) == []
-
-
-def test_cards_are_counted_once_whatever_their_instances() -> None:
-    cluster = make_cluster()
-    for instance in ("1", "2", "3"):
-        sample(cluster, "GPU-1", instance=instance, model="A30")
-    sample(cluster, "GPU-2")
-    sample(cluster, "GPU-3", node_name="n2")
-    sample(cluster, "GPU-old", ago=3600)
-    sample(cluster, "GPU-nowhere", node_name="")
-    n1, n2 = SeenCards(2, frozenset(["A30"])), SeenCards(1, frozenset())
-    assert seen_cards(now=T0, clusters=[cluster]) == {(cluster.pk, "n1"): n1, (cluster.pk, "n2"): n2}
-    assert seen_cards(now=T0, clusters=[cluster], nodes=["n2"]) == {(cluster.pk, "n2"): n2}
