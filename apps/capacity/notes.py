@@ -125,5 +125,5 @@ def _node_codes(fleet: Fleet) -> Iterator[Note]:
     for code, cluster in sorted(found, key=lambda key: (NODE_CODES.index(key[0]), key[1].name)):
         names = sorted(found[code, cluster])
         shown = ", ".join(names[:NAMES_SHOWN]) + (" …" if len(names) > NAMES_SHOWN else "")
-        text = _("%(text)s (%(names)s)") % {"text": code_text(code), "names": shown}
+        text = _("%(names)s: %(text)s") % {"text": code_text(code), "names": shown}
         yield Note(code, cluster, text, tuple(names), node_refs(names))

@@ -69,7 +69,7 @@ class CardTable(PortalTable):
     position = NumberColumn(verbose_name=_("Position"), visible=False)
     model = TextColumn(verbose_name=_("Model"), visible=False)
     sharing_mode = TextColumn(verbose_name=_("Sharing mode"), visible=False)
-    state = TextColumn(verbose_name=_("State"))
+    state = TextColumn(verbose_name=_("State"), classes="state")
     bucket = TextColumn(verbose_name=_("Out of use"), visible=False)
     why = TextColumn(verbose_name=_("Why"), visible=False)
     identified = TextColumn(verbose_name=_("Card known"), visible=False)

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
-from django.utils.translation import get_language
+from django.utils.translation import get_language, gettext
 
 from apps.capacity.rows import Note, Ref
 from apps.console.links import address, node_url, queue_url
@@ -68,5 +68,6 @@ def _link(cluster: str, ref: Ref) -> tuple[str, str]:
     if ref.kind == "pool":
         model, _bar, mode = ref.name.partition("|")
         url = address("capacity", cluster=cluster, model=model, sharing_mode=mode) + "#nodes"
-        return f"{model_label(model)} ({mode_label(mode)})", url
+        words = {"model": model_label(model), "mode": mode_label(mode)}
+        return gettext("%(model)s (%(mode)s)") % words, url
     return (f"{ref.namespace}/{ref.name}" if ref.namespace else ref.name), ""

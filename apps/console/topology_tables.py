@@ -41,7 +41,11 @@ class JobsColumn(NumberColumn):
 
     def __init__(self, size: int, **kwargs: Any) -> None:
         super().__init__(
-            verbose_name=f"k = {size}", accessor=f"fits__{size}", absent=NOT_APPLICABLE, **kwargs
+            verbose_name=f"k = {size}",
+            accessor=f"fits__{size}",
+            absent=NOT_APPLICABLE,
+            classes="nowrap",
+            **kwargs,
         )
 
 
