@@ -36,9 +36,10 @@ def slices(writer: ApiClient, client: KubeClient) -> list[dict[str, Any]]:
     """The GPU driver's slices, as the server has them in v1."""
     if "v1" not in client.served_versions(DRA):
         pytest.skip("this cluster does not serve resource.k8s.io/v1")
-    found = CustomObjectsApi(writer).list_cluster_custom_object(DRA, "v1", "resourceslices")["items"]
     chosen = [
-        item for item in found if item["spec"]["driver"] == "gpu.nvidia.com" and item["spec"].get("nodeName")
+        item
+        for item in listed(writer, "resourceslices")
+        if item["spec"]["driver"] == "gpu.nvidia.com" and item["spec"].get("nodeName")
     ]
     if not chosen:
         pytest.skip("no GPU driver of this cluster publishes slices")

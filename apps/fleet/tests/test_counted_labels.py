@@ -102,6 +102,6 @@ def test_labels_that_count_one_kind_each_count_together() -> None:
         allocatable={"gpu.intel.com/i915": "15"},
     )
     assert [(g.mode, g.cards, g.units[0].capacity, g.units[0].equivalents) for g in groups] == [
-        (SharingMode.TIME_SLICING, 3, 15, Fraction(1, 5))
+        (SharingMode.TIME_SLICING, 3, Decimal(15), Fraction(1, 5))
     ]
     assert codes == []
