@@ -219,11 +219,12 @@ def lay_cards(
 def place(falls: Sequence[Fall], seen: Iterable[S]) -> list[list[S]]:
     """Telemetry's cards by group: the best match first, never more than a group has cards."""
     placed: list[list[S]] = [[] for _ in falls]
+    named = {(device.uuid, index) for index, found in enumerate(falls) for device in found.group.devices}
     wanted = sorted(
         (rank, item.device, index, item)
         for item in seen
         for index, found in enumerate(falls)
-        if (rank := _rank(found.group, item)) is not None
+        if (rank := 0 if (item.device, index) in named else _rank(found.group, item)) is not None
     )
     done: set[str] = set()
     for _best, device, index, item in wanted:
@@ -234,16 +235,20 @@ def place(falls: Sequence[Fall], seen: Iterable[S]) -> list[list[S]]:
 
 
 def _rank(group: Group, seen: Sighting) -> int | None:
-    """How well a sampled card fits a group, 0 best; None: not at all."""
-    if any(device.uuid == seen.device for device in group.devices):
-        return 0
-    same_mode = seen.partitioned is (group.mode in PARTITIONED)
-    if seen.vendor in ("", group.vendor):
-        same_model = plain_model(group.model) == plain_model(seen.model)
-        return 1 + (not same_mode) + 2 * (not same_model)
+    """How well a sampled card fits a group that does not list it, 1 best; None: not at all."""
+    return _fit(group.vendor, group.model, group.mode, seen.vendor, seen.model, seen.partitioned)
+
+
+@lru_cache(maxsize=1024)
+def _fit(
+    vendor: str, model: str, mode: SharingMode, seen_vendor: str, seen_model: str, split: bool
+) -> int | None:
+    if seen_vendor in ("", vendor):
+        same_mode = split is (mode in PARTITIONED)
+        return 1 + (not same_mode) + 2 * (plain_model(model) != plain_model(seen_model))
     # A splitter of cards is not the vendor that the exporter names, and its own monitor names the splitter.
-    monitor = registry().vendors.get(seen.vendor)
-    return 5 if group.mode is SharingMode.VGPU or (monitor and not monitor.has_devices) else None
+    monitor = registry().vendors.get(seen_vendor)
+    return 5 if mode is SharingMode.VGPU or (monitor and not monitor.has_devices) else None
 
 
 @lru_cache(maxsize=1024)

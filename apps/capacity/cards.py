@@ -24,6 +24,7 @@ from apps.capacity.labels import bucket_label
 from apps.capacity.reading import read_devices
 from apps.core.gpu import model_label
 from apps.core.quantity import parse_quantity
+from apps.core.working_memory import sorted_in_memory
 from apps.fleet.dra import DraView
 from apps.fleet.models import Cluster
 from apps.fleet.registry import by_counted_name, is_device
@@ -241,7 +242,8 @@ class _Surroundings:
     @classmethod
     def load(cls, now: datetime, nodes: Sequence[NodeState], whose: _Whose) -> _Surroundings:
         clusters = list({state.cluster.pk: state.cluster for state in nodes}.values())
-        samples = newest_samples(now=now, clusters=clusters, nodes=[state.name for state in nodes])
+        with sorted_in_memory():
+            samples = newest_samples(now=now, clusters=clusters, nodes=[state.name for state in nodes])
         seen = _seen_on_nodes(samples, _in_turn(nodes, samples, now))
         pods = _pods_on_nodes(nodes, whose)
         cards = {
@@ -428,7 +430,7 @@ def _pods_on_nodes(nodes: Sequence[NodeState], whose: _Whose) -> dict[tuple[int,
             queue=queue_name if volcano else queue,
             volcano=volcano,
         )
-        claims = _json(claims)
+        claims = _json(claims) if claims != "[]" else []
         served = {resource for claim in claims for resource in claim.get("resources") or ()}
         devices = whose.claimed(cluster_id, node, (namespace, name)) if claims else frozenset()
         asked = {

@@ -16,16 +16,16 @@ from django.db import connection
 
 from apps.capacity.carding import place
 from apps.capacity.facts import NodeState, load_fleet, load_node
+from apps.core.working_memory import sorted_in_memory
 from apps.fleet.models import Cluster
 from apps.fleet.selectors import enabled_clusters
 from apps.observations.models import Source
 from apps.observations.selectors import as_of, live_nodes, sample_window
 
 _SEEN = """
-SELECT cluster_id, node_name, device, max(vendor), max(model), bool_or(instance <> '') FROM observations_devicesample
+SELECT DISTINCT cluster_id, node_name, device, vendor, model, instance <> '' FROM observations_devicesample
 WHERE cluster_id = ANY(%(clusters)s) AND sampled_at > %(since)s AND sampled_at <= %(now)s
   AND (%(nodes)s::text[] IS NULL OR node_name = ANY(%(nodes)s))
-GROUP BY 1, 2, 3
 """
 
 
@@ -127,12 +127,26 @@ def _with_telemetry(now: datetime, clusters: Sequence[Cluster]) -> list[Cluster]
 def _seen(
     now: datetime, clusters: Sequence[Cluster], node: str = ""
 ) -> dict[int, dict[str, list[SeenDevice]]]:
-    found: dict[int, dict[str, list[SeenDevice]]] = defaultdict(lambda: defaultdict(list))
-    with connection.cursor() as cursor:
+    found: defaultdict[int, defaultdict[str, dict[str, SeenDevice]]] = defaultdict(lambda: defaultdict(dict))
+    with sorted_in_memory(), connection.cursor() as cursor:
         cursor.execute(_SEEN, sample_window(now=now, clusters=clusters, nodes=[node] if node else None))
-        for cluster_id, name, device, vendor, model, partitioned in cursor.fetchall():
-            found[cluster_id][name].append(SeenDevice(device, vendor, model, partitioned))
-    return found
+        for cluster_id, name, *said in cursor.fetchall():
+            cards, one = found[cluster_id][name], SeenDevice(*said)
+            cards[one.device] = _same(cards[one.device], one) if one.device in cards else one
+    return {
+        cluster_id: {name: list(cards.values()) for name, cards in nodes.items()}
+        for cluster_id, nodes in found.items()
+    }
+
+
+def _same(one: SeenDevice, other: SeenDevice) -> SeenDevice:
+    """A card of which samples say different things: instances, or a name that changed lately."""
+    return SeenDevice(
+        one.device,
+        max(one.vendor, other.vendor),
+        max(one.model, other.model),
+        one.partitioned or other.partitioned,
+    )
 
 
 def _of_cluster(

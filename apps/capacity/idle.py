@@ -17,6 +17,7 @@ from django.conf import settings
 from django.db import connection
 
 from apps.capacity.carding import Holder
+from apps.core.working_memory import sorted_in_memory
 from apps.fleet.models import Cluster
 from apps.observations.selectors import sample_window
 
@@ -132,7 +133,7 @@ def quiet_devices(*, now: datetime, among: Collection[DeviceKey]) -> dict[Device
 def quiet_places(*, now: datetime, clusters: Iterable[Cluster]) -> set[tuple[int, str]]:
     """(cluster id, node) where something that is held may be at noise level: no evidence is anywhere else, as a card
     without fresh samples has none."""
-    with connection.cursor() as cursor:
+    with sorted_in_memory(), connection.cursor() as cursor:
         cursor.execute(_PLACES, {**sample_window(now=now, clusters=clusters), "noise": NOISE})
         return set(cursor.fetchall())
 
