@@ -18,6 +18,7 @@ from apps.capacity.facts import Fleet, PoolKey
 from apps.capacity.pooling import UnitKey
 from apps.capacity.promised import SHARES, Promises, node_units
 from apps.capacity.rows import Note, PoolRow, Ref
+from apps.core.formats import listed_apart
 from apps.core.gpu import SharingMode, mode_label
 from apps.core.quantity import plain
 from apps.fleet.models import Cluster
@@ -197,7 +198,7 @@ def _loose(fleet: Fleet, promised: Promises, quoting: Quoting) -> Iterator[Note]
         refs = _causes(quoting, cluster_id, flavor, resource)
         units = _units(promised.reached.get((cluster_id, flavor, resource), frozenset()))
         if len(units) > 1:
-            words["units"] = "; ".join(sorted(units))
+            words["units"] = listed_apart(sorted(units))
             if flavor:
                 text = _("Flavor %(flavor)s: what one %(resource)s is differs by node: %(units)s.")
             else:
@@ -299,7 +300,7 @@ def _mixed_tree(cluster: Cluster, quoting: Quoting, root: Key, vendor: str, cell
     text = _("%(root)s quotes %(vendor)s in units that do not add up: %(units)s.") % {
         "root": root[1],
         "vendor": registry().vendors[vendor].name,
-        "units": "; ".join(parts),
+        "units": listed_apart(parts),
     }
     refs = [
         Ref(*root),
