@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from apps.api.tests.world import World, cluster_object
 from apps.fleet.models import Cluster
 from apps.observations.models import ClusterObject, DeviceSample, Node
 from apps.observations.retention import keep_observation_partitions
+from apps.observations.tests.builders import see
 
 from .objects import DRIVER, device, resource_claim, resource_slice, taint_rule
 from .test_pages import download, text
@@ -93,6 +95,29 @@ def test_telemetry_is_compared_with_the_count(world: World) -> None:
     body = words(text(world.client("admin"), PAGE))
     assert "Telemetry sees 3 of the 8 cards that the API counts." in body
     assert "node-utilisation" in text(world.client("admin"), PAGE)
+
+
+def test_cards_that_telemetry_saw_last_are_said_to_be_that(world: World) -> None:
+    """Eight cards without a valid geometry, of which the labels prove one, seen twelve minutes ago."""
+    change(
+        labels={
+            "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB-MIG-INVALID",
+            "nvidia.com/mig.strategy": "single",
+            "nvidia.com/gpu.count": "0",
+        },
+        capacity={"nvidia.com/gpu": "0"},
+        allocatable={"nvidia.com/gpu": "0"},
+    )
+    body = words(text(world.client("admin"), PAGE))
+    assert "1 × A100 40GB" in body
+    assert "Telemetry is silent" not in body
+    seen_at = world.now - timedelta(minutes=12)
+    see(world.east, seen_at, {"gpu-1": {f"GPU-{number}": "NVIDIA A100-SXM4-40GB" for number in range(8)}})
+    Node.objects.update(created_at=seen_at)
+    body = words(text(world.client("admin"), PAGE))
+    assert "8 × A100 40GB" in body
+    assert "Telemetry is silent about this node; its cards are counted as it saw them last." in body
+    assert "Cards last seen 12 m ago, at" in body
 
 
 @pytest.fixture

@@ -39,7 +39,7 @@ def node_inventory(
 ) -> tuple[list[Group], list[str]]:
     """The node's groups, and codes about the node as a whole ("present_without_devices", "vm_workloads").
 
-    `seen_cards`: distinct cards of which fresh telemetry has samples, None without any; `seen_models`: their models."""
+    `seen_cards`: distinct cards that telemetry saw last, None without any; `seen_models`: their models."""
     groups: list[Group] = []
     for facts in facts_by_vendor(
         labels=labels,

@@ -374,6 +374,31 @@ def test_prometheus_that_fails_is_failed_and_keeps_the_samples(
     assert pull("dcgm", 2).outcome == "ok"
 
 
+def kept_cards() -> list[tuple[str, int, list[str], bool]]:
+    from apps.observations.models import NodeCards
+
+    return list(NodeCards.objects.values_list("node_name", "cards", "model_names", "silent"))
+
+
+@pytest.mark.parametrize("answer", [(vector(),), (b"out of order", 503), None])
+def test_cards_stay_known_when_prometheus_says_nothing(
+    prometheus: Any, pull: Pull, cluster: Cluster, answer: tuple[Any, ...] | None
+) -> None:
+    names = {"Hostname": "gpu-1", "modelName": "NVIDIA A100-SXM4-40GB"}
+    prometheus(vector(series("42", **names), series("50", UUID="GPU-2", **names)))
+    pull("dcgm")
+    assert kept_cards() == [("gpu-1", 2, ["NVIDIA A100-SXM4-40GB"], False)]
+    if answer is None:
+        cluster.prometheus_url = ""
+        cluster.save()
+    else:
+        prometheus(*answer)
+    pull("dcgm", 1)
+    # A Prometheus that does not answer says nothing about its nodes; the age of the last good pull does.
+    failed = answer is not None and len(answer) > 1
+    assert kept_cards() == [("gpu-1", 2, ["NVIDIA A100-SXM4-40GB"], not failed)]
+
+
 def test_prometheus_that_hangs_times_out(prometheus: Any, pull: Pull) -> None:
     prometheus.custom(lambda _handler: time.sleep(2))
     assert pull("dcgm").error_kind == "timeout"
