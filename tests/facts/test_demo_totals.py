@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,10 @@ from django.utils import timezone
 
 from apps.capacity.coverage import coverage
 from apps.capacity.rows import CapacityReport
-from apps.capacity.selectors import capacity_report
+from apps.capacity.selectors import capacity_and_nodes, capacity_report
 from apps.capacity.topology_report import topology_report
 from apps.fleet.models import Cluster
-from apps.observations.models import Source
+from apps.observations.models import NodeCards, Source
 from apps.observations.retention import keep_observation_partitions
 from simcluster.testing import Running, running
 from worker.collectors.run import collect_source
@@ -85,6 +86,16 @@ def test_the_demo_has_the_pools_of_its_scenario(demo: Cluster) -> None:
         "unregistered",
         "unused_flavor",
     }
+
+
+def test_no_card_of_the_demo_is_lost_when_prometheus_falls_silent(demo: Cluster) -> None:
+    """Labels alone would have it seven cards smaller."""
+    report, rows = capacity_and_nodes(now=timezone.now() + timedelta(days=1), clusters=[demo])
+    assert report.totals.physical_devices == 384
+    silent = {row.node for row in rows if row.cards_seen_at is not None}
+    assert silent >= {row.node for row in rows if "MIG geometry is invalid" in " ".join(row.notes)} != set()
+    NodeCards.objects.all().delete()
+    assert capacity_report(now=timezone.now(), clusters=[demo]).totals.physical_devices == 377
 
 
 def test_what_telemetry_and_the_api_know_of_each_other(demo: Cluster) -> None:
