@@ -1,7 +1,8 @@
 """Capacity of a large fleet: 5,000 nodes, 40,000 cards, 60,000 pods, in the database.
 
-Floors, all in this run: reading and laying out the whole fleet, and an empty page of the same base template with
-one query, both in this process. Each figure is a median; what is compared is measured in turn. A change is one
+Floors, all in this run: reading and laying out the whole fleet, an empty page of the same base template with one
+query, and, for cards held idle, one COPY of the half hour of device samples that they are judged by, a sample per
+device and minute; all in this process. Each figure is a median; what is compared is measured in turn. A change is one
 node cordoned or uncordoned, or one pod more, with the marks that a pull moves. Recomputing begins where the frame of
 every page has read how its sources stand, and ends with the report and the rows that the page shows.
 """
@@ -21,7 +22,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from bench._fleet import Size, add_pod, change_node, remove_fleet, write_fleet
+from bench._fleet import Size, add_pod, change_node, remove_fleet, write_fleet, write_samples
 from bench._report import Result, report
 
 if TYPE_CHECKING:
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
 
 FULL_REPEATS, REPEATS = 5, 31
 SMALL = Size(nodes=50, pods=600)
+SAMPLES = """
+COPY (SELECT cluster_id, device, instance, sampled_at, utilisation_ratio, memory_used_bytes, memory_total_bytes, pod
+  FROM observations_devicesample WHERE cluster_id = %s AND sampled_at > %s) TO STDOUT
+"""
 EMPTY = "{% extends 'base.html' %}{% block content %}<p>{{ count }}</p>{% endblock %}"
 
 
@@ -95,6 +100,30 @@ def measure_recompute(cluster: Any, size: Size) -> dict[str, float]:
         "node": statistics.median(node_changed),
         "pod": statistics.median(pod_changed),
     }
+
+
+def measure_idle(cluster: Any) -> dict[str, float]:
+    """Finding the cards that are held and idle in a fleet in memory, and reading all samples that say so, in turn."""
+    from django.db import connection
+    from django.utils import timezone
+
+    from apps.capacity.cards import idle_cards
+    from apps.capacity.idle import WINDOW
+
+    now = timezone.now()
+
+    def find() -> None:
+        if not idle_cards(now=now, clusters=[cluster]):
+            raise SystemExit("bench capacity: no card is idle")
+
+    def copy() -> None:
+        with connection.cursor() as cursor, cursor.copy(SAMPLES, (cluster.pk, now - WINDOW)) as rows:
+            for _block in rows:
+                pass
+
+    find()
+    idle, scan = zip(*((seconds(find), seconds(copy)) for _ in range(FULL_REPEATS)), strict=True)
+    return {"idle": statistics.median(idle), "scan": statistics.median(scan)}
 
 
 def empty_page(request: HttpRequest) -> HttpResponse:
@@ -177,8 +206,11 @@ def measure(*, as_json: bool) -> None:
         now = timezone.now() - timedelta(minutes=1)
         large, small = write_fleet(slug, size, now=now), write_fleet(f"{slug}-small", SMALL, now=now)
         made = [large, small]
+        write_samples(large, size, now=now)
         with connection.cursor() as cursor:
             cursor.execute("ANALYZE observations_node, observations_pod, observations_clusterobject")
+            cursor.execute("ANALYZE observations_devicesample")
+        idle = measure_idle(large)
         took = measure_recompute(large, size)
         browser = client()
         url = f"/capacity/?cluster={large.slug}"
@@ -189,6 +221,7 @@ def measure(*, as_json: bool) -> None:
             remove_fleet(cluster)
     print(
         f"full {took['full'] * 1e3:.0f} ms, one node {took['node'] * 1e3:.1f} ms, one pod {took['pod'] * 1e3:.1f} ms; "
+        f"idle cards {idle['idle'] * 1e3:.0f} ms, their samples by COPY {idle['scan'] * 1e3:.0f} ms; "
         f"page {page['page'] * 1e3:.1f} ms, empty page {page['empty'] * 1e3:.1f} ms; "
         f"queries {counts[0]} of {size.nodes} nodes, {counts[1]} of {SMALL.nodes}"
     )
@@ -201,6 +234,9 @@ def measure(*, as_json: bool) -> None:
             Result("recompute after one pod came / full", took["pod"] / took["full"], "ratio", 0.01, "lower"),
             Result(
                 "/capacity/ / empty page with one query", page["page"] / page["empty"], "ratio", 5, "lower"
+            ),
+            Result(
+                "cards held idle / their samples by COPY", idle["idle"] / idle["scan"], "ratio", 3, "lower"
             ),
             Result("queries at 5,000 nodes less those at 50", counts[0] - counts[1], "count", 0, "lower"),
         ],
