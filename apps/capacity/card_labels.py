@@ -13,6 +13,7 @@ from django.utils.translation import gettext_lazy, ngettext
 
 from apps.capacity.carding import SHARED, Card, Holder
 from apps.capacity.labels import evidence_text
+from apps.core.formats import labelled
 
 STATE_LABELS: dict[str, Promise] = {
     "held": gettext_lazy("held"),
@@ -41,7 +42,7 @@ def bucket_text(card: Card) -> str:
     if card.identified:
         return why
     said = _("the count says so of one of these cards, nobody says of which")
-    return _("%(why)s: %(said)s") % {"why": why, "said": said} if why else said
+    return labelled(why, said) if why else said
 
 
 class _Held(Protocol):

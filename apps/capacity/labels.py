@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 from django.utils.functional import Promise
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from apps.capacity.health import Bucket
+from apps.core.formats import listed_apart
 
 BUCKET_LABELS: dict[str, Promise] = {
     Bucket.LOST: _("lost"),
@@ -65,5 +69,16 @@ def code_text(code: str) -> str:
     return str(CODE_TEXTS.get(code, code))
 
 
+_UNITS_OFFERED = re.compile(r"([^\s,]+): ([\d.]+) of ([\d.]+)")
+_ALL_OFFERED = re.compile(rf"{_UNITS_OFFERED.pattern}(?:, {_UNITS_OFFERED.pattern})*")
+
+
 def evidence_text(evidence: str) -> str:
+    if _ALL_OFFERED.fullmatch(evidence):
+        return listed_apart(_offered(*found) for found in _UNITS_OFFERED.findall(evidence))
     return str(EVIDENCE_TEXTS.get(evidence, evidence))
+
+
+def _offered(resource: str, offered: str, capacity: str) -> str:
+    words = {"resource": resource, "offered": offered, "capacity": capacity}
+    return gettext("%(offered)s of %(capacity)s %(resource)s offered") % words

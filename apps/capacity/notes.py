@@ -16,6 +16,7 @@ from apps.capacity.notes_claims import claim_notes
 from apps.capacity.notes_quota import over_committed, quota_notes, quoted
 from apps.capacity.promised import Promises
 from apps.capacity.rows import Note, PoolRow, Ref
+from apps.core.formats import labelled
 from apps.fleet.models import Cluster
 
 # What inventory says about nodes that is worth a line here; the rest stands on the node's page.
@@ -125,5 +126,5 @@ def _node_codes(fleet: Fleet) -> Iterator[Note]:
     for code, cluster in sorted(found, key=lambda key: (NODE_CODES.index(key[0]), key[1].name)):
         names = sorted(found[code, cluster])
         shown = ", ".join(names[:NAMES_SHOWN]) + (" …" if len(names) > NAMES_SHOWN else "")
-        text = _("%(names)s: %(text)s") % {"text": code_text(code), "names": shown}
+        text = labelled(shown, code_text(code))
         yield Note(code, cluster, text, tuple(names), node_refs(names))

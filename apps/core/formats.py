@@ -91,6 +91,11 @@ def listed_apart(parts: Iterable[str]) -> str:
     return _("; ").join(parts)
 
 
+def labelled(name: str, text: str) -> str:
+    """What a text is about, and the text."""
+    return _("%(name)s: %(text)s") % {"name": name, "text": text}
+
+
 def show_value(
     value: Any,
     *,

@@ -187,7 +187,7 @@ def test_node_rows_say_why(cluster: Cluster) -> None:
         ("node_not_ready", 8, "Ready=Unknown (NodeStatusUnknown)")
     ]
     assert [(r.bucket, r.devices, r.text) for r in sick.reasons] == [
-        ("device_unhealthy", 1, f"{GPU}: 7 of 8")
+        ("device_unhealthy", 1, f"7 of 8 {GPU} offered")
     ]
     assert (sick.physical_devices, sick.allocatable, sick.held_bound, sick.free) == (8, D(7), D(4), D(3))
     assert rows["h100-05", "mig"].estimated
