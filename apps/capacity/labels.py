@@ -70,12 +70,16 @@ def code_text(code: str) -> str:
 
 
 _UNITS_OFFERED = re.compile(r"([^\s,]+): ([\d.]+) of ([\d.]+)")
+_KNOWN = re.compile(r"(\d+) known, (\d+) offered")
 _ALL_OFFERED = re.compile(rf"{_UNITS_OFFERED.pattern}(?:, {_UNITS_OFFERED.pattern})*")
 
 
 def evidence_text(evidence: str) -> str:
     if _ALL_OFFERED.fullmatch(evidence):
         return listed_apart(_offered(*found) for found in _UNITS_OFFERED.findall(evidence))
+    if known := _KNOWN.fullmatch(evidence):
+        words = {"known": known[1], "offered": known[2]}
+        return gettext("%(known)s known, %(offered)s offered") % words
     return str(EVIDENCE_TEXTS.get(evidence, evidence))
 
 

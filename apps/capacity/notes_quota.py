@@ -18,7 +18,7 @@ from apps.capacity.facts import Fleet, PoolKey
 from apps.capacity.pooling import UnitKey
 from apps.capacity.promised import SHARES, Promises, node_units
 from apps.capacity.rows import Note, PoolRow, Ref
-from apps.core.formats import listed_apart
+from apps.core.formats import listed_apart, number_text
 from apps.core.gpu import SharingMode, mode_label
 from apps.core.quantity import plain
 from apps.fleet.models import Cluster
@@ -95,7 +95,7 @@ def _over_committed(promised: Promises, quoting: Quoting, pools: Iterable[PoolRo
             % {"model": pool.model_label, "mode": mode_label(pool.sharing_mode)},
             "nominal": plain(pool.nominal),
             "usable": plain(pool.allocatable),
-            "ratio": plain(pool.allocation_ratio or Decimal(0)),
+            "ratio": _ratio_text(pool.nominal, pool.allocatable),
         }
         if pool.allocation_ratio is None:
             text = _("%(pool)s: %(nominal)s promised, nothing usable.") % words
@@ -129,7 +129,7 @@ def _flavors_over_committed(fleet: Fleet, promised: Promises, quoting: Quoting) 
             "resource": resource,
             "nominal": plain(amount),
             "usable": plain(found),
-            "ratio": plain((amount / found).quantize(Decimal("0.001"))) if found else "",
+            "ratio": _ratio_text(amount, found),
         }
         yield Note(
             "over_committed",
@@ -138,6 +138,11 @@ def _flavors_over_committed(fleet: Fleet, promised: Promises, quoting: Quoting) 
             (flavor, resource),
             _causes(quoting, cluster_id, flavor, resource),
         )
+
+
+def _ratio_text(promised: Decimal, usable: Decimal) -> str:
+    """In percent, as pools say it; "" where nothing is usable. One decimal: just above 100 is above 100."""
+    return f"{number_text(100 * promised / usable)} %" if usable else ""
 
 
 def _flavor_text(flavor: str, *, usable: bool) -> str:

@@ -153,10 +153,10 @@ def test_what_needs_a_look(cluster: Cluster) -> None:
         found = {note.code: note for note in capacity_report(now=AT).notes if note.code != "over_committed"}
         over = [note.text for note in capacity_report(now=AT).notes if note.code == "over_committed"]
     assert over == [
-        "H100 80GB (whole cards): 68 promised, 43 usable, ratio 1.581.",
-        "A100 80GB (whole cards): 56 promised, 16 usable, ratio 3.5.",
+        "H100 80GB (whole cards): 68 promised, 43 usable, ratio 158.1 %.",
+        "A100 80GB (whole cards): 56 promised, 16 usable, ratio 350 %.",
         # Without the spot node: 3 × 8, the 4 whole cards of h100-06, 7 of h100-08.
-        f"Flavor h100-tas: 40 {GPU} promised, 35 usable on its nodes, ratio 1.143.",
+        f"Flavor h100-tas: 40 {GPU} promised, 35 usable on its nodes, ratio 114.3 %.",
     ]
     assert found["unused_flavor"].objects == ("h200", GPU)
     assert found["unused_flavor"].refs == (Ref("flavor", "h200"), Ref("ClusterQueue", "broken-cq"))

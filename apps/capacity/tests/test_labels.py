@@ -22,6 +22,11 @@ def test_units_that_are_not_offered_are_counted_in_words(language: str, text: st
         assert evidence_text(COUNTED) == text
 
 
+def test_cards_that_are_gone_are_counted_in_words() -> None:
+    with translation.override("zh-hans"):
+        assert evidence_text("4 known, 3 offered") == "已知 4 张卡，上报 3 张"
+
+
 @pytest.mark.parametrize(
     "said", ["KubeletNotReady: 3 of 5 disks are full", "recabling: 1 of 2, then the rest", "1 of 2", ""]
 )

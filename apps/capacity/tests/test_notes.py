@@ -66,7 +66,7 @@ def test_more_promised_than_usable_with_its_ratio_and_causes(east: Cluster) -> N
     make_cohort(east, "all", h100={GPU: 4})
     (note,) = notes("over_committed")
     # 16 + 4 + 0 + 4 of 16 cards
-    assert note.text == "H100 80GB (whole cards): 24 promised, 16 usable, ratio 1.5."
+    assert note.text == "H100 80GB (whole cards): 24 promised, 16 usable, ratio 150 %."
     assert note.objects == ("NVIDIA-H100-80GB-HBM3", "exclusive")
     assert refs(note) == {
         ("pool", "NVIDIA-H100-80GB-HBM3|exclusive"),
@@ -83,7 +83,7 @@ def test_as_much_as_is_usable_is_not_too_much(east: Cluster) -> None:
     make_queue(east, "red", h100={GPU: 16})
     assert notes() == []
     Node.objects.filter(name="n2").update(unschedulable=True)
-    assert notes("over_committed")[0].text.endswith("16 promised, 8 usable, ratio 2.")
+    assert notes("over_committed")[0].text.endswith("16 promised, 8 usable, ratio 200 %.")
     Node.objects.update(unschedulable=True)
     assert notes("over_committed")[0].text == "H100 80GB (whole cards): 16 promised, nothing usable."
 
@@ -97,7 +97,7 @@ def test_a_flavor_over_several_pools_that_promises_more_than_its_nodes_have(east
     make_queue(east, "red", any={GPU: 20})
     make_queue(east, "blue", any={GPU: 4})
     (note,) = notes("over_committed")
-    assert note.text == f"Flavor any: 24 {GPU} promised, 12 usable on its nodes, ratio 2."
+    assert note.text == f"Flavor any: 24 {GPU} promised, 12 usable on its nodes, ratio 200 %."
     assert note.objects == ("any", GPU)
     assert refs(note) == {("flavor", "any"), ("ClusterQueue", "red"), ("ClusterQueue", "blue")}
     Node.objects.update(unschedulable=True)
@@ -116,7 +116,7 @@ def test_a_flavor_over_a_part_of_a_pool(east: Cluster) -> None:
     make_flavor(east, "spot", buy="spot")
     queue = make_queue(east, "red", spot={GPU: 16})
     (note,) = notes("over_committed")
-    assert note.text == f"Flavor spot: 16 {GPU} promised, 8 usable on its nodes, ratio 2."
+    assert note.text == f"Flavor spot: 16 {GPU} promised, 8 usable on its nodes, ratio 200 %."
     queue.delete()
     make_queue(east, "red", spot={GPU: 8}, h100={GPU: 8})
     assert notes("over_committed") == []
@@ -128,7 +128,7 @@ def test_volcanos_shares_over_several_pools(east: Cluster) -> None:
     shares: dict[str, Any] = {"deserved": {GPU: "20"}, "capability": {}, "guarantee": {}}
     make_object(east, "VolcanoQueue", "blue", {**shares, "parent": ""})
     (note,) = notes("over_committed")
-    assert note.text == f"Volcano shares 20 {GPU}, 16 usable, ratio 1.25."
+    assert note.text == f"Volcano shares 20 {GPU}, 16 usable, ratio 125 %."
     assert refs(note) == {("VolcanoQueue", "blue")}
 
 

@@ -158,7 +158,7 @@ def quota_bar(used: Number | None, nominal: Number | None, ceiling: Number | Non
     label = _("%(used)s used of %(nominal)s nominal, ceiling %(ceiling)s") % {
         "used": formats.number_text(used),
         "nominal": formats.NOT_APPLICABLE if nominal is None else formats.number_text(nominal),
-        "ceiling": _("none") if ceiling is None else formats.number_text(ceiling),
+        "ceiling": _("no limit") if ceiling is None else formats.number_text(ceiling),
     }
     return format_html(
         '<svg class="quotabar" role="img" aria-label="{}"><title>{}</title>'
