@@ -32,7 +32,7 @@ class CardForm(ClusterForm):
     bucket = forms.ChoiceField(
         label=_("Out of use because"),
         required=False,
-        choices=[("", _("any")), (USABLE, _("not: usable")), *BUCKET_LABELS.items()],
+        choices=[("", _("any")), (USABLE, _("none: usable")), *BUCKET_LABELS.items()],
     )
     state = forms.ChoiceField(
         label=_("Show"), required=False, choices=[("", _("any")), *STATE_LABELS.items()]
