@@ -30,7 +30,7 @@ class StackTable(PortalTable):
     caption = _("Versions in use, with the nodes that run them")
     file_name = "stack"
 
-    component = TextColumn(verbose_name=_("Component"), classes="name")
+    component = TextColumn(verbose_name=_("Component"), classes="component")
     cluster = TextColumn(verbose_name=_("Cluster"), accessor="cluster__name", hide_small=True)
     version = TextColumn(verbose_name=_("Version"), classes="mono name", empty_values=())
     bar = BarColumn(verbose_name=_("Share of nodes"), accessor="nodes", hide_small=True)

@@ -16,12 +16,14 @@ class WeightTable(PortalTable):
 
     vendor = TextColumn(accessor="vendor_name", verbose_name=_("Vendor"))
     model = TextColumn(verbose_name=_("Model"), default=_("any"))
-    profile = TextColumn(verbose_name=_("Profile"), classes="mono")
+    profile = TextColumn(verbose_name=_("Profile"), classes="mono nowrap")
     per_card = NumberColumn(verbose_name=_("Most on one card"))
     compute_slices = NumberColumn(verbose_name=_("Compute slices"))
-    card_compute_slices = NumberColumn(verbose_name=_("Compute slices of the card"))
+    card_compute_slices = NumberColumn(verbose_name=_("Compute slices of the card"), hide_small=True)
     memory_slices = NumberColumn(verbose_name=_("Memory slices"), absent=_("not fixed"))
-    card_memory_slices = NumberColumn(verbose_name=_("Memory slices of the card"), absent=_("not fixed"))
+    card_memory_slices = NumberColumn(
+        verbose_name=_("Memory slices of the card"), absent=_("not fixed"), hide_small=True
+    )
 
     def value_vendor(self, record: WeightRow) -> str:
         return record.vendor
