@@ -40,7 +40,6 @@ EMPTY = "{% extends 'base.html' %}{% block content %}<p>{{ count }}</p>{% endblo
 def django_setup() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gpuportal.settings")
     os.environ.setdefault("PORTAL_PROCESS", "bench")
-    os.environ["PORTAL_CAPACITY_MEMORY"] = "true"
     import django
 
     django.setup()

@@ -28,9 +28,9 @@ try:
     REDIS_URL = env.url("REDIS_URL", "redis://127.0.0.1:6379/0", {"redis", "rediss"})
     TIME_ZONE = env.time_zone("PORTAL_TIME_ZONE", "UTC")
     LANGUAGE_CODE = env.choice("PORTAL_LANGUAGE", "en", {"en", "zh-hans"})
-    # Seconds between two pulls of one source; each pull must fit inside it.
     # Capacity is kept in memory between requests; short-lived processes have nothing to keep it for.
-    CAPACITY_MEMORY = env.flag("PORTAL_CAPACITY_MEMORY", PROCESS_NAME == "web")
+    CAPACITY_MEMORY = env.flag("PORTAL_CAPACITY_MEMORY", True) and PROCESS_NAME in {"web", "bench"}
+    # Seconds between two pulls of one source; each pull must fit inside it.
     COLLECT_INTERVAL_SECONDS = env.integer("PORTAL_COLLECT_INTERVAL", 30, low=5, high=3600)
     STATEMENT_TIMEOUT_MS = env.integer("PORTAL_STATEMENT_TIMEOUT_MS", 60_000, low=1_000, high=3_600_000)
     CONNECT_TIMEOUT_SECONDS = env.integer("PORTAL_CONNECT_TIMEOUT", 5, low=1, high=60)

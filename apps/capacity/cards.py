@@ -247,7 +247,13 @@ class _Surroundings:
         seen = _seen_on_nodes(samples, _in_turn(nodes, samples, now))
         pods = _pods_on_nodes(nodes, whose)
         cards = {
-            place: lay_cards(state.falls, state.shares, seen.get(place, ()), pods.get(place, ()))
+            place: lay_cards(
+                state.falls,
+                state.shares,
+                seen.get(place, ()),
+                pods.get(place, ()),
+                whose.claimed(*place) if any(state.claimed) else (),
+            )
             for state in nodes
             for place in [(state.cluster.pk, state.name)]
         }

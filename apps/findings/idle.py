@@ -81,6 +81,8 @@ def idle_findings(
     *, now: datetime, clusters: Collection[Cluster], team_ids: Collection[int] | None
 ) -> Iterator[Finding]:
     """Per cluster: cards held idle, and those with memory taken all the time; each card in one of the two."""
+    if team_ids is not None and not team_ids:
+        return
     for cluster in clusters:
         tallies: dict[str, _Tally] = {}
         for card in _kept_idle.of(now, cluster):

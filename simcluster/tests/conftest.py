@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -10,10 +12,15 @@ import pytest
 from simcluster.testing import Running, running
 from simcluster.tests.libraries import config
 
+AFTERNOON = datetime(2026, 12, 1, 14, tzinfo=UTC).timestamp()
+
 
 @pytest.fixture(scope="module")
 def demo() -> Iterator[Running]:
-    with running(scenario=True, days=3, seed=5) as sim:
+    """A simulation of three days that ends at the same time of day whenever the tests run: what lies where depends
+    on it."""
+    ahead = AFTERNOON - time.time()
+    with running(scenario=True, days=3, seed=5, clock=lambda: time.time() + ahead) as sim:
         yield sim
 
 
