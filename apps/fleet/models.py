@@ -28,6 +28,15 @@ class Cluster(models.Model):
     prometheus_url = models.URLField(_("Prometheus URL"), max_length=500, blank=True)
     enabled = models.BooleanField(_("collected"), default=True)
     is_demo = models.BooleanField(_("demo data"), default=False)
+    volcano_plugin = models.CharField(
+        _("Volcano queue plugin"),
+        max_length=20,
+        blank=True,
+        default="",
+        db_default="",
+        choices=[("proportion", "proportion"), ("capacity", "capacity")],
+        help_text=_("Which plugin decides what a Volcano queue deserves. Empty: told from the cluster."),
+    )
 
     class Meta:
         verbose_name = _("cluster")

@@ -222,27 +222,66 @@ class Workload(ObservedObject):
             models.Index(fields=["cluster", "state", "cluster_queue"], name="workload_by_cluster_queue"),
             models.Index(fields=["cluster", "namespace", "queue_name", "state"], name="workload_by_queue"),
             models.Index(fields=["uid"], name="workload_by_uid"),
+            # What changed since a moment, for whoever keeps something computed from work.
+            models.Index(fields=["cluster", "observed_at"], name="workload_by_change"),
+            models.Index(
+                fields=["cluster", "gone_at"],
+                name="workload_by_end",
+                condition=models.Q(gone_at__isnull=False),
+            ),
         ]
+
+
+RAW_KINDS = ("ClusterQueue", "Cohort", "LocalQueue", "ResourceFlavor", "AdmissionCheck", "VolcanoQueue")
 
 
 class ClusterObject(ObservedObject):
     """Every other kind, generic: ClusterQueue, Cohort, LocalQueue, ResourceFlavor, AdmissionCheck, Topology,
     WorkloadPriorityClass (Kueue), Queue (Volcano, kind "VolcanoQueue"), Job (Volcano, kind "VolcanoJob"), HyperNode
-    (Volcano), DeviceClass, ResourceSlice, ResourceClaim, DeviceTaintRule (DRA), ClusterPolicy (GPU operator).
+    (Volcano), Namespace (only name and labels count), DeviceClass, ResourceSlice, ResourceClaim, DeviceTaintRule (DRA), ClusterPolicy (GPU operator).
 
     `spec` and `status` hold the parser's normalised shape, the same for every served API version
-    (worker/parsers/kueue.py, volcano.py and devices.py document it per kind)."""
+    (worker/parsers/kueue.py, volcano.py and devices.py document it per kind). `raw` is the object as served, without
+    managedFields, of the kinds that have pages (RAW_KINDS); {} of all others."""
 
     kind = models.CharField(max_length=40)
     spec = models.JSONField(default=dict)
     status = models.JSONField(default=dict)
+    raw = models.JSONField(default=dict, db_default={})
 
     class Meta:
         constraints: ClassVar[list[models.BaseConstraint]] = [
             models.UniqueConstraint(fields=["cluster", "uid"], name="object_once")
         ]
         indexes: ClassVar[list[models.Index]] = [
-            models.Index(fields=["cluster", "kind", "namespace", "name"], name="object_by_name")
+            models.Index(fields=["cluster", "kind", "namespace", "name"], name="object_by_name"),
+            models.Index(fields=["cluster", "kind", "observed_at"], name="object_by_change"),
+            models.Index(
+                fields=["cluster", "kind", "gone_at"],
+                name="object_by_end",
+                condition=models.Q(gone_at__isnull=False),
+            ),
+        ]
+
+
+class QueuePosition(models.Model):
+    """Where a waiting workload stands, as Kueue's visibility API said at `observed_at`; 0 is the head. Whatever the
+    API named in its newest answer for the ClusterQueue, and nothing else. A position is no promise: it follows
+    priority and, with fair sharing, what others hold."""
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, db_index=False, related_name="+")
+    cluster_queue = models.CharField(max_length=253)
+    namespace = models.CharField(max_length=63)
+    name = models.CharField(max_length=253)
+    position = models.IntegerField(help_text="in the ClusterQueue")
+    local_position = models.IntegerField(help_text="in the LocalQueue")
+    observed_at = models.DateTimeField()
+
+    class Meta:
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.UniqueConstraint(
+                fields=["cluster", "cluster_queue", "namespace", "name"], name="queue_position_once"
+            )
         ]
 
 

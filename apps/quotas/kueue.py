@@ -128,6 +128,7 @@ class KueueCluster:
             status_reserved=_decimal(said[cell]["total"]) if cell in said else None,
             stopped_share=self._stopped_share(key, cell),
             notes=self._notes(key, cell, listed=listed),
+            guaranteed=tree.local_quota(*key, cell),
         )
 
     def _common(self, key: Key, cell: FlavorResource) -> dict[str, Any]:

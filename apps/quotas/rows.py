@@ -34,6 +34,10 @@ class QuotaRow:
                    counted once per (queue, resource), on the first flavor; the queue's other rows of the
                    resource say 0 and name that flavor in `pending_on`
     status_reserved what the queue's own status says, None when it says nothing; see `mismatch`
+    guaranteed     the part of the nominal quota that is never lent (Kueue: nominal less the lending limit, 0 without
+                   one); None for Volcano, whose guarantee is `guarantee`
+    real_capability Volcano: the most the queue can get beside what others are guaranteed; `plugin` decides what
+                   "deserved" means: "proportion" (moves with demand), "capacity" (as configured), "" not known
     team_ids       owners of the queue, of the LocalQueues that lead to it, and of the work in it
     is_parent      a Volcano queue with children: its numbers include theirs, never add them up
     """
@@ -74,6 +78,9 @@ class QuotaRow:
     guarantee: Decimal | None = None
     notes: tuple[str, ...] = ()
     is_parent: bool = False
+    guaranteed: Decimal | None = None
+    real_capability: Decimal | None = None
+    plugin: str = ""
 
     @property
     def mismatch(self) -> bool:
