@@ -19,9 +19,17 @@ def gpus(n: str | int) -> dict[str, Decimal]:
     return {GPU: D(n)}
 
 
-def queue(name: str, parent: str = "", weight: int = 1, **said: int | str) -> QueueSpec:
-    amounts = {key: gpus(value) for key, value in said.items()}
-    return QueueSpec(name, parent, weight, **amounts)
+def queue(
+    name: str,
+    parent: str = "",
+    *,
+    weight: int = 1,
+    capability: int | None = None,
+    deserved: int | None = None,
+    guarantee: int | None = None,
+) -> QueueSpec:
+    said = [{} if n is None else gpus(n) for n in (capability, deserved, guarantee)]
+    return QueueSpec(name, parent, weight, *said)
 
 
 def of(found: dict[str, Share]) -> dict[str, tuple[int | None, Decimal | None]]:
@@ -154,10 +162,8 @@ def flat(draw: st.DrawFn) -> tuple[list[QueueSpec], dict[str, Decimal], dict[str
     names = [f"q{i}" for i in range(draw(st.integers(1, 6)))]
     queues, asked = [], {}
     for name in names:
-        said: dict[str, int] = {}
-        if draw(st.booleans()):
-            said["capability"] = draw(amounts)
-        queues.append(queue(name, weight=draw(st.integers(1, 9)), **said))
+        limit = draw(st.none() | amounts)
+        queues.append(queue(name, weight=draw(st.integers(1, 9)), capability=limit))
         asked[name] = gpus(draw(amounts))
     return queues, gpus(draw(st.integers(0, 80))), asked
 
