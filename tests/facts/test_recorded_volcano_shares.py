@@ -91,4 +91,7 @@ def test_the_two_runs_tell_the_same_work_apart() -> None:
     for plugin in ("proportion", "capacity"):
         found = shares(plugin, specs(plugin), total=total(plugin), asked=asked(published(plugin)))
         by_plugin[plugin] = (found["production"].deserved[GPU], found["research"].deserved[GPU])
-    assert by_plugin == {"proportion": (24, 12), "capacity": (24, 16)}
+    assert by_plugin == {
+        "proportion": (Decimal(24), Decimal(12)),
+        "capacity": (Decimal(24), Decimal(16)),
+    }
