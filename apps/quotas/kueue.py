@@ -264,6 +264,7 @@ class KueueCluster:
             waiting=sums.waiting,
             pending_on="",
             notes=tuple(notes),
+            own_nominal=own.nominal if own else None,
         )
 
     def _share(self, key: Key) -> Decimal | None:

@@ -39,6 +39,7 @@ class QuotaRow:
     real_capability Volcano: the most the queue can get beside what others are guaranteed; `plugin` decides what
                    "deserved" means: "proportion" (moves with demand), "capacity" (as configured), "" not known
     team_ids       owners of the queue, of the LocalQueues that lead to it, and of the work in it
+    own_nominal    of a cohort's row the part of its nominal sum that is the cohort's own, None where it has none
     is_parent      a Volcano queue with children: its numbers include theirs, never add them up
     """
 
@@ -81,6 +82,7 @@ class QuotaRow:
     guaranteed: Decimal | None = None
     real_capability: Decimal | None = None
     plugin: str = ""
+    own_nominal: Decimal | None = None
 
     @property
     def mismatch(self) -> bool:
