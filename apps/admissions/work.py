@@ -130,7 +130,7 @@ def _owned(
             volcano=work.kind == Workload.Kind.POD_GROUP,
         )
         if owner == team.pk:
-            rows.append(_row(work, queue=queue, now=now))
+            rows.append(work_row(work, queue=queue, now=now))
         if limit is not None and len(rows) >= limit:
             break
     return rows
@@ -149,7 +149,7 @@ def asked_devices(requests: Mapping[str, str]) -> dict[str, Decimal]:
     return {name: parse_quantity(amount) for name, amount in requests.items() if is_device(name)}
 
 
-def _row(work: Workload, *, queue: str, now: datetime) -> WorkRow:
+def work_row(work: Workload, *, queue: str, now: datetime) -> WorkRow:
     since = work.reserved_at or work.admitted_at
     end = work.finished_at or now
     usage = [cell for cell in work.usage if is_device(cell["resource"])]
