@@ -1,94 +1,163 @@
-"""`/queues/` and one queue: the cohort trees and the Volcano hierarchy with their quota numbers."""
+"""`/queues/`: the cohort trees and Volcano's hierarchy with their quota, opened as far as the reader opens them.
+
+Without a filter that narrows queues the page is the tree: roots with sums, each opened by its link (`open=` in the
+address) or, with a script, in place (`part=` answers the lines below one node). With one it is a list of what
+matches, in the order of the tree.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from urllib.parse import urlencode
 
-from django.http import Http404, HttpRequest, HttpResponseBase
+from django.core.paginator import Page as Slice
+from django.core.paginator import Paginator
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
+from django.utils.safestring import SafeString
+from django.views.decorators.gzip import gzip_page
 
 from apps.accounts.selectors import visible_teams
-from apps.admissions.selectors import Criteria, waiting
 from apps.console.access import reader
-from apps.console.frame import QUOTA, WORK, Page
-from apps.console.links import queue_url
+from apps.console.frame import QUOTA, Page
+from apps.console.queue_tree import (
+    LINES_OPEN,
+    Amounts,
+    Writer,
+    below,
+    default_open,
+    list_lines,
+    node_key,
+    totals,
+    tree_lines,
+)
 from apps.console.quota_table import QuotaTable
-from apps.console.waiting_table import WaitingTable
 from apps.core.tables import table_csv, wants_csv
 from apps.quotas.filters import QueueFilterForm, flat
-from apps.quotas.rows import QueueNode, QuotaRow
+from apps.quotas.rows import QueueNode
 from apps.quotas.selectors import queue_forest
+
+PER_PAGE = 60
+SYSTEMS = ("kueue", "volcano")
+OWN_PARAMETERS = ("open", "part", "page", "format", "table")
 
 
 @dataclass(frozen=True, slots=True)
-class TreeLine:
-    """One row of the tree: the queue (on its first quota row only), the quota row (None: it has none)."""
+class Panel:
+    """One system's part of the page. `sums`: of all its queues, also those on other pages."""
 
-    depth: int
-    node: QueueNode
-    row: QuotaRow | None
-    first: bool
-    url: str
-
-
-def _lines(nodes: Iterable[tuple[int, QueueNode]]) -> list[TreeLine]:
-    lines = []
-    for depth, node in nodes:
-        url = queue_url(node.cluster.slug, node.kind, node.name)
-        rows: list[QuotaRow | None] = [*node.rows] if node.rows else [None]
-        lines += [TreeLine(min(depth, 4), node, row, i == 0, url) for i, row in enumerate(rows)]
-    return lines
+    system: str
+    rows: SafeString
+    slice: Slice[QueueNode]
+    sums: list[Amounts]
 
 
+@gzip_page
 def queues(request: HttpRequest) -> HttpResponseBase:
     page = Page.open(request, sources=QUOTA)
     form = QueueFilterForm(request.GET, now=page.now, team_ids=page.team_ids)
-    lines = []
+    forest: list[QueueNode] = []
     if form.is_valid():
         forest = queue_forest(now=page.now, clusters=page.clusters, team_ids=form.narrowed_team_ids())
-        lines = _lines(form.narrowed_nodes(forest))
     if wants_csv(request):
-        return table_csv(QuotaTable([line.row for line in lines if line.row is not None]), request)
-    groups = [
-        (system, [line for line in lines if line.node.system == system])
-        for system in sorted({line.node.system for line in lines})
-    ]
-    teams = visible_teams(reader(request))
-    return page.render(
-        "console/queues.html",
-        {
-            "form": form,
-            "groups": groups,
-            "teams": teams,
-            "count": len({(line.node.cluster.pk, line.node.kind, line.node.name) for line in lines}),
-        },
-    )
-
-
-def queue(request: HttpRequest, cluster: str, kind: str, name: str) -> HttpResponseBase:
-    page = Page.open(request, sources=WORK)
-    chosen = [c for c in page.all_clusters if c.slug == cluster]
-    forest = queue_forest(now=page.now, clusters=chosen, team_ids=page.team_ids) if chosen else []
-    found = next((node for _depth, node in flat(forest) if (node.kind, node.name) == (kind, name)), None)
-    if found is None:
-        raise Http404
-    criteria = Criteria(cluster=cluster, queue=name)
-    wait = [] if kind == "Cohort" else waiting(now=page.now, team_ids=page.team_ids, criteria=criteria)
-    tables = {
-        "quota": QuotaTable([row for row in found.rows if row.accelerator and row.matters], prefix="q-"),
-        "other": QuotaTable([row for row in found.rows if not row.accelerator], prefix="o-"),
-        "waiting": WaitingTable(wait, prefix="w-", exclude=("cluster_name",)),
+        found = form.narrowed_nodes(forest) if form.is_valid() else []
+        return table_csv(QuotaTable([row for _depth, node in found for row in node.rows]), request)
+    if part := request.GET.get("part"):
+        return _part(page, form, forest, part)
+    panels, count = _list(page, form, forest) if form.is_valid() and form.lists else _tree(page, form, forest)
+    named = form.fields.keys() - {"cluster"}
+    context = {
+        "form": form,
+        "panels": panels,
+        "count": count,
+        "teams": visible_teams(reader(request)),
+        "listed": form.is_valid() and form.lists,
+        "flavors": sorted({row.flavor for root in forest for row in root.rows if row.flavor}),
+        "resources": sorted({row.resource for root in forest for row in root.rows}),
+        "narrowed": any(request.GET.get(name) for name in named),
+        "unfiltered": urlencode({"cluster": page.cluster_slug}) if page.cluster else "",
     }
-    for key, table in tables.items():
-        if wants_csv(request, key):
-            return table_csv(table, request)
-    teams = visible_teams(reader(request)).filter(pk__in=found.team_ids)
-    children = [(node, queue_url(cluster, node.kind, node.name)) for node in found.children]
-    prepared = {key: page.prepare(table) for key, table in tables.items()}
-    parent = (
-        queue_url(cluster, "Cohort" if found.system == "kueue" else "VolcanoQueue", found.parent)
-        if found.parent
-        else ""
-    )
-    context = {"node": found, "teams": teams, "children": children, "parent": parent, **prepared}
-    return page.render("console/queue.html", context, section="queues")
+    return page.render("console/queues.html", context)
+
+
+def _shown(form: QueueFilterForm, nodes: Sequence[QueueNode]) -> list[QueueNode]:
+    """A tree with the rows that the filter leaves, and without the other system."""
+
+    def trimmed(node: QueueNode) -> QueueNode:
+        return replace(form.shown(node), children=tuple(trimmed(child) for child in node.children))
+
+    system = form.cleaned_data["system"]
+    return [trimmed(node) for node in nodes if system in ("", node.system)]
+
+
+def _writer(page: Page, opened: Sequence[str]) -> Writer:
+    kept = [
+        (key, value)
+        for key, values in page.request.GET.lists()
+        if key not in OWN_PARAMETERS
+        for value in values
+        if value
+    ]
+    return Writer(query=urlencode(kept), opened=opened, many=len(page.clusters) > 1)
+
+
+def _panels(page: Page, system_nodes: dict[str, list[QueueNode]]) -> list[tuple[str, Slice[QueueNode]]]:
+    return [
+        (system, Paginator(nodes, PER_PAGE).get_page(page.request.GET.get("page")))
+        for system, nodes in system_nodes.items()
+        if nodes
+    ]
+
+
+def _by_system(nodes: Sequence[QueueNode]) -> dict[str, list[QueueNode]]:
+    return {system: [node for node in nodes if node.system == system] for system in SYSTEMS}
+
+
+def _tree(page: Page, form: QueueFilterForm, forest: list[QueueNode]) -> tuple[list[Panel], int]:
+    roots = _shown(form, forest) if form.is_valid() else []
+    every = [node for _depth, node in flat(roots)]
+    flavors = _by_flavor(page, every)
+    asked = page.request.GET.getlist("open")
+    panels = []
+    for system, piece in _panels(page, _by_system(roots)):
+        shown = list(piece.object_list)
+        opened = asked or sorted(default_open(shown))
+        lines = tree_lines(shown, depth=0, opened=set(opened), flavors=flavors)
+        rows = _writer(page, opened).rows(lines)
+        panels.append(Panel(system, rows, piece, totals(n for n in every if n.system == system)))
+    return panels, len(every)
+
+
+def _list(page: Page, form: QueueFilterForm, forest: list[QueueNode]) -> tuple[list[Panel], int]:
+    found = form.narrowed_nodes(forest)
+    depths = {node_key(node): depth for depth, node in found}
+    every = [node for _depth, node in found]
+    flavors = _by_flavor(page, every)
+    panels = []
+    for system, piece in _panels(page, _by_system(every)):
+        lines = list_lines(((depths[node_key(node)], node) for node in piece.object_list), flavors=flavors)
+        rows = _writer(page, []).rows(lines)
+        panels.append(Panel(system, rows, piece, totals(n for n in every if n.system == system)))
+    return panels, len(every)
+
+
+def _by_flavor(page: Page, nodes: Sequence[QueueNode]) -> bool:
+    """A line per flavor while that fits on a screen, or where it is asked for; else one per kind of unit."""
+    asked = page.request.GET.get("lines", "")
+    if asked in ("flavors", "units"):
+        return asked == "flavors"
+    return sum(len(node.rows) for node in islice(nodes, LINES_OPEN + 1)) <= LINES_OPEN
+
+
+def _part(page: Page, form: QueueFilterForm, forest: list[QueueNode], key: str) -> HttpResponse:
+    """The lines below one node, for a page that is shown already."""
+    roots = _shown(form, forest) if form.is_valid() else []
+    every = list(flat(roots))
+    for depth, node in every:
+        if node_key(node) == key:
+            flavors = _by_flavor(page, [one for _depth, one in every])
+            opened = page.request.GET.getlist("open")
+            lines = below(node, depth=depth + 1, opened=set(opened), flavors=flavors)
+            return HttpResponse(_writer(page, opened).rows(lines))
+    raise Http404

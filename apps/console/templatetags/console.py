@@ -6,11 +6,13 @@ from collections.abc import Iterable
 from decimal import Decimal
 
 from django import template
-from django.utils.safestring import SafeString
+from django.utils.safestring import SafeString, mark_safe
 
 from apps.admissions.labels import layer_label
 from apps.capacity.labels import CAPACITY_TYPES, bucket_label
 from apps.capacity.stack_labels import source_label
+from apps.console.queue_tree import Amounts
+from apps.console.queue_tree import amount as line_amount
 from apps.console.team_rows import cause_tag
 from apps.core.formats import NOT_APPLICABLE, show_missing, show_value
 from apps.fleet.models import Cluster
@@ -61,6 +63,12 @@ def amount(row: QuotaRow, name: str) -> str | SafeString:
     if value is None:
         return NOT_APPLICABLE
     return amount_text(row.resource, value) if value and is_bytes(row.resource) else show_value(value)
+
+
+@register.filter
+def of_line(value: Decimal | None, line: Amounts) -> SafeString:
+    """One number of a line of the queue tree, as its rows write it."""
+    return mark_safe(line_amount(line, value))  # noqa: S308 -- a number, escaped where it is written
 
 
 @register.filter
