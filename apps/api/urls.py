@@ -12,6 +12,7 @@ from apps.api.fallback import FallbackView
 from apps.api.findings import FindingsView
 from apps.api.gpu_weights import GpuWeightsView
 from apps.api.nodes import NodesView, NodeView
+from apps.api.queue_detail import QueueView
 from apps.api.queues import QueuesView
 from apps.api.quotas import QuotasView
 from apps.api.rates import RatesView
@@ -41,6 +42,11 @@ urlpatterns = [
     path("v1/gpu-weights/", GpuWeightsView.as_view(), name="gpu-weights"),
     path("v1/devices/", DevicesView.as_view(), name="devices"),
     path("v1/queues/", QueuesView.as_view(), name="queues"),
+    re_path(
+        rf"^v1/queues/(?P<cluster>[-\w]+)/(?P<kind>[A-Za-z]+)/(?P<name>{NAME})/$",
+        QueueView.as_view(),
+        name="queue",
+    ),
     path("v1/quotas/", QuotasView.as_view(), name="quotas"),
     path("v1/workloads/", WorkloadsView.as_view(), name="workloads"),
     re_path(rf"^v1/workloads/(?P<uid>{NAME})/$", WorkloadView.as_view(), name="workload"),

@@ -53,6 +53,13 @@ ROUTES: dict[str, list[Case]] = {
         ("/queues/east/ClusterQueue/none/", NOTHING),
         ("/queues/none/ClusterQueue/red-cq/", NOTHING),
         ("/queues/east/Pod/red-cq/", NOTHING),
+        ("/queues/east/ClusterQueue/red-cq/?format=csv&table=quota", RED),
+        ("/queues/east/ClusterQueue/blue-cq/?format=csv&table=held", BLUE),
+        ("/queues/east/Cohort/all/", (302, 404, 200, 200, 200, 200, 200)),
+        ("/queues/east/LocalQueue/red-lq/?namespace=red-ns", RED),
+        ("/queues/east/LocalQueue/blue-lq/?namespace=blue-ns", BLUE),
+        ("/queues/east/LocalQueue/red-lq/?namespace=blue-ns", NOTHING),
+        ("/queues/east/LocalQueue/red-lq/", NOTHING),
     ],
     "console:admissions": [("/admissions/", EVERYBODY)],
     "console:workload": [
@@ -109,6 +116,15 @@ ROUTES: dict[str, list[Case]] = {
         ("/api/v1/devices/?idle=yes&state=held&bucket=usable", rest(EVERYBODY)),
     ],
     "api:queues": [("/api/v1/queues/", rest(EVERYBODY))],
+    "api:queue": [
+        ("/api/v1/queues/east/ClusterQueue/red-cq/?raw=on", rest(RED)),
+        ("/api/v1/queues/east/ClusterQueue/blue-cq/", rest(BLUE)),
+        ("/api/v1/queues/east/Cohort/all/", rest((302, 404, 200, 200, 200, 200, 200))),
+        ("/api/v1/queues/east/LocalQueue/red-lq/?namespace=red-ns", rest(RED)),
+        ("/api/v1/queues/east/LocalQueue/blue-lq/?namespace=blue-ns&raw=on", rest(BLUE)),
+        ("/api/v1/queues/east/LocalQueue/red-lq/", rest(NOTHING)),
+        ("/api/v1/queues/none/ClusterQueue/red-cq/", rest(NOTHING)),
+    ],
     "api:quotas": [("/api/v1/quotas/", rest(EVERYBODY))],
     "api:workloads": [("/api/v1/workloads/", rest(EVERYBODY))],
     "api:workload": [
@@ -199,6 +215,18 @@ SAME_THING = [
         ["uid-red-waits", "uid-blue-runs", "uid-nobodys", "none", "1"],
     ),
     ("/capacity/nodes/{}/", "/api/v1/nodes/east/{}/", ["gpu-1", "gpu-2", "none"]),
+    (
+        "/queues/east/{}/",
+        "/api/v1/queues/east/{}/",
+        [
+            "ClusterQueue/red-cq",
+            "ClusterQueue/blue-cq",
+            "Cohort/all",
+            "Cohort/none",
+            "VolcanoQueue/red-cq",
+            "Pod/red-cq",
+        ],
+    ),
 ]
 
 
