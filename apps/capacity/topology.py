@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from apps.capacity.patterns import searcher
-from apps.fleet.label_selector import Operator, Requirement
+from apps.fleet.label_selector import expression_holds
 
 JOB_SIZES = (1, 2, 4, 8, 16, 32, 64)
 HOSTNAME = "kubernetes.io/hostname"
@@ -244,19 +244,4 @@ def selects(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
     wanted: Mapping[str, str] = selector.get("match_labels") or {}
     if any(labels.get(key) != value for key, value in wanted.items()):
         return False
-    return all(_expression(item, labels) for item in selector.get("match_expressions") or ())
-
-
-_OPERATORS: Mapping[str, Operator] = {
-    "In": "in",
-    "NotIn": "notin",
-    "Exists": "exists",
-    "DoesNotExist": "absent",
-}
-
-
-def _expression(item: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    """An operator that Kubernetes does not have here selects nothing."""
-    operator = _OPERATORS.get(str(item.get("operator")))
-    values = tuple(str(value) for value in item.get("values") or ())
-    return operator is not None and Requirement(str(item.get("key")), operator, values).holds(labels)
+    return all(expression_holds(item, labels) for item in selector.get("match_expressions") or ())

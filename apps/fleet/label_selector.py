@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 Operator = Literal["in", "notin", "exists", "absent", "gt", "lt"]
 
@@ -113,3 +113,19 @@ def _value(text: str) -> str:
     if not _VALUE.fullmatch(text):
         raise SelectorError("value", text)
     return text
+
+
+_OPERATORS: Mapping[str, Operator] = {
+    "In": "in",
+    "NotIn": "notin",
+    "Exists": "exists",
+    "DoesNotExist": "absent",
+}
+
+
+def expression_holds(item: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    """One of a LabelSelector object's expressions: {key, operator, values}. An operator that Kubernetes does not have
+    here selects nothing."""
+    operator = _OPERATORS.get(str(item.get("operator")))
+    values = tuple(str(value) for value in item.get("values") or ())
+    return operator is not None and Requirement(str(item.get("key")), operator, values).holds(labels)

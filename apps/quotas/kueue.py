@@ -35,7 +35,8 @@ def _cells(spec: Mapping[str, Any]) -> dict[FlavorResource, Cell]:
     }
 
 
-def _node(kind: str, item: Item) -> QuotaNode:
+def quota_node(kind: str, item: Item) -> QuotaNode:
+    """A ClusterQueue or Cohort as its spec says."""
     spec = item.spec
     weight = spec.get("fair_weight")
     return QuotaNode(
@@ -50,7 +51,9 @@ def _node(kind: str, item: Item) -> QuotaNode:
 
 def cluster_tree(view: ClusterView) -> QuotaTree:
     """The quota tree of a cluster with what its queues hold."""
-    nodes = [_node(kind, item) for kind in ("ClusterQueue", "Cohort") for item in view.objects[kind].values()]
+    nodes = [
+        quota_node(kind, item) for kind in ("ClusterQueue", "Cohort") for item in view.objects[kind].values()
+    ]
     usage = {name: cells for (kind, name), cells in view.reserved.items() if kind == "ClusterQueue"}
     return QuotaTree(nodes, usage)
 
