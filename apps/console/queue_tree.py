@@ -19,7 +19,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from apps.console.links import address, queue_url
-from apps.core.formats import NOT_APPLICABLE, number_text, resource_text
+from apps.core.formats import NOT_APPLICABLE, listed, number_text, resource_text
 from apps.core.gpu import unit_label
 from apps.quotas.rows import QueueNode, QuotaRow
 from apps.quotas.sentences import amount_text, is_bytes, noun_of
@@ -68,9 +68,12 @@ class Amounts:
 
 
 def unit_text(row: QuotaRow) -> str:
-    """The kind of unit that a row counts: "GPU", "mig-1g.10gb", "GPU, time slice"."""
+    """The kind of unit that a row counts: "GPU", "mig-1g.10gb", "GPU, time slices"."""
     name = resource_text(row.resource)
-    return name if row.unit in ("card", "device", "mig_instance", "") else f"{name}, {unit_label(row.unit)}"
+    if row.unit in ("card", "") or "mig-" in name:
+        return name
+    unit = _("on no known node") if row.unit == "device" else unit_label(row.unit)
+    return listed([name, unit])
 
 
 def by_unit(rows: Iterable[QuotaRow]) -> list[Amounts]:
@@ -131,18 +134,18 @@ def node_key(node: QueueNode) -> str:
     return f"{node.cluster.slug}/{node.kind}/{node.name}"
 
 
-def default_open(roots: Sequence[QueueNode], *, most: int = LINES_OPEN) -> set[str]:
-    """Level by level as far as the lines fit on a first screen."""
+def default_open(roots: Sequence[QueueNode], *, flavors: bool, most: int = LINES_OPEN) -> set[str]:
+    """Whole levels, as far as their lines fit on a first screen."""
+
+    def lines_of(nodes: Sequence[QueueNode]) -> int:
+        return sum(max(1, len(_amounts(node.rows, flavors=flavors))) for node in nodes)
+
     found: set[str] = set()
-    lines, level = sum(max(1, len(node.rows)) for node in roots), list(roots)
-    while level:
-        below: list[QueueNode] = []
-        for node in level:
-            more = sum(max(1, len(child.rows)) for child in node.children)
-            if node.children and lines + more <= most:
-                found.add(node_key(node))
-                lines += more
-                below.extend(node.children)
+    lines, level = lines_of(roots), list(roots)
+    while below := [child for node in level for child in node.children]:
+        if lines + len(below) > most or (lines := lines + lines_of(below)) > most:
+            break
+        found.update(node_key(node) for node in level if node.children)
         level = below
     return found
 
@@ -264,7 +267,7 @@ class Writer:
         )
 
     def _cells(self, line: Line, one: Amounts) -> str:
-        note = f"<br><small>{escape(one.note)}</small>" if one.note and one.note != one.label else ""
+        note = f" <small>{escape(one.note)}</small>" if one.note and one.note != one.label else ""
         kueue = line.node.system == "kueue"
         cells = [
             f"{escape(one.label)}{note}",

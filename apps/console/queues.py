@@ -122,7 +122,7 @@ def _tree(page: Page, form: QueueFilterForm, forest: list[QueueNode]) -> tuple[l
     panels = []
     for system, piece in _panels(page, _by_system(roots)):
         shown = list(piece.object_list)
-        opened = asked or sorted(default_open(shown))
+        opened = asked or sorted(default_open(shown, flavors=flavors)) or ["-"]
         lines = tree_lines(shown, depth=0, opened=set(opened), flavors=flavors)
         rows = _writer(page, opened).rows(lines)
         panels.append(Panel(system, rows, piece, totals(n for n in every if n.system == system)))
