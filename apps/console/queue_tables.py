@@ -72,6 +72,9 @@ class ChildTable(PortalTable):
     state = TextColumn(verbose_name=_("State"), orderable=False, empty_values=())
     waiting = NumberColumn(verbose_name=_("Waiting workloads"))
 
+    class Meta(PortalTable.Meta):
+        empty_text = _("Nothing lies below it.")
+
     def render_held(self, record: QueueNode) -> str:
         shown = [row for row in record.rows if row.accelerator and row.matters]
         parts = [

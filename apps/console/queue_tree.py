@@ -51,9 +51,11 @@ class Amounts:
     @classmethod
     def of(cls, row: QuotaRow) -> Amounts:
         free = row.available
+        known = row.accelerator and row.unit != "device"
+        noun = noun_of(row) if known else unit_text(row) if row.accelerator else resource_text(row.resource)
         return cls(
-            label=row.flavor or (noun_of(row) if row.accelerator else resource_text(row.resource)),
-            note=(noun_of(row) if row.accelerator else resource_text(row.resource)) if row.flavor else "",
+            label=row.flavor or noun,
+            note=noun if row.flavor else "",
             resource=row.resource,
             reserved=row.reserved,
             nominal=row.nominal,
@@ -208,9 +210,16 @@ def list_lines(found: Iterable[tuple[int, QueueNode]], *, flavors: bool) -> Iter
 
 
 def totals(nodes: Iterable[QueueNode]) -> list[Amounts]:
-    """Per kind of unit what queues without children hold, have and wait for: parents are never added to them."""
-    leaves = [row for node in nodes if node.kind != "Cohort" and not node.children for row in node.rows]
-    return by_unit(leaves)
+    """Per kind of unit what the queues that match hold, have and wait for: of queues without children, so that no
+    parent is added to its children."""
+    return by_unit(row for node in nodes if node.kind != "Cohort" and not node.children for row in node.rows)
+
+
+def tree_totals(roots: Iterable[QueueNode], leaves: Iterable[QueueNode]) -> list[Amounts]:
+    """What the roots of a whole tree add up to. A Volcano root says nothing of its own: there the queues do."""
+    kueue = [row for node in roots if node.system == "kueue" for row in node.rows]
+    sums = [replace(one, borrowed=None, lent=None, free=None, ceiling=None) for one in by_unit(kueue)]
+    return sums or totals(leaves)
 
 
 # ---- HTML -------------------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from django.views.decorators.gzip import gzip_page
 from apps.accounts.selectors import visible_teams
 from apps.console.access import reader
 from apps.console.frame import QUOTA, Page
+from apps.console.links import with_query
 from apps.console.queue_tree import (
     LINES_OPEN,
     Amounts,
@@ -31,6 +32,7 @@ from apps.console.queue_tree import (
     node_key,
     totals,
     tree_lines,
+    tree_totals,
 )
 from apps.console.quota_table import QuotaTable
 from apps.core.tables import table_csv, wants_csv
@@ -75,6 +77,7 @@ def queues(request: HttpRequest) -> HttpResponseBase:
         "listed": form.is_valid() and form.lists,
         "flavors": sorted({row.flavor for root in forest for row in root.rows if row.flavor}),
         "resources": sorted({row.resource for root in forest for row in root.rows}),
+        "waiting_url": with_query(request, state="waiting", open="", part=""),
         "narrowed": any(request.GET.get(name) for name in named),
         "unfiltered": urlencode({"cluster": page.cluster_slug}) if page.cluster else "",
     }
@@ -125,7 +128,8 @@ def _tree(page: Page, form: QueueFilterForm, forest: list[QueueNode]) -> tuple[l
         opened = asked or sorted(default_open(shown, flavors=flavors)) or ["-"]
         lines = tree_lines(shown, depth=0, opened=set(opened), flavors=flavors)
         rows = _writer(page, opened).rows(lines)
-        panels.append(Panel(system, rows, piece, totals(n for n in every if n.system == system)))
+        sums = tree_totals(_by_system(roots)[system], [n for n in every if n.system == system])
+        panels.append(Panel(system, rows, piece, sums))
     return panels, len(every)
 
 

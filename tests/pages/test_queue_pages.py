@@ -87,10 +87,11 @@ class TestTree:
         assert tree.client("blue_lead").get("/queues/?part=east/Cohort/inner").status_code == 404
 
     def test_totals_never_add_parents_to_children(self, tree: World) -> None:
-        body = text(tree.client("admin"), "/queues/")
-        total = next(row for row in cells(body) if row[0] == "All queues")
-        assert total[3] == "8"  # red and blue hold 4 each
-        assert total[4] == "18"  # the queues' own; the cohort's 4 stand in its line
+        total = next(row for row in cells(text(tree.client("admin"), "/queues/")) if row[0] == "Together")
+        assert (total[3], total[4]) == ("8", "22")  # as the only root says; red and blue hold 4 each
+        body = text(tree.client("admin"), "/queues/?flavor=h100")
+        total = next(row for row in cells(body) if row[0] == "Queues that match, together")
+        assert (total[3], total[4]) == ("8", "18")  # the queues' own; the cohort's 4 stand in its line
 
     def test_over_is_said_in_words_and_nothing_is_negative(self, tree: World) -> None:
         ClusterObject.objects.filter(kind="ClusterQueue").update(
