@@ -42,7 +42,7 @@ class Fault:
 class BadRequest(exceptions.APIException):
     """The query cannot be understood; names each parameter that is wrong."""
 
-    status_code = status.HTTP_400_BAD_REQUEST
+    status_code: int = status.HTTP_400_BAD_REQUEST
     default_detail = gettext_lazy("The request has parameters that cannot be used.")
 
     def __init__(self, faults: list[Fault]) -> None:
@@ -50,8 +50,16 @@ class BadRequest(exceptions.APIException):
         self.faults = faults
 
 
+class UnknownNames(BadRequest):
+    """The request names what is not there, or what the reader may not see; says where."""
+
+    status_code = status.HTTP_404_NOT_FOUND
+    default_detail = gettext_lazy("Not found.")
+
+
 # Exception class → (name in `type`, title). The first match wins.
 _KINDS: tuple[tuple[type[Exception], str, Promise], ...] = (
+    (UnknownNames, "not-found", gettext_lazy("Not found")),
     (BadRequest, "invalid-parameters", gettext_lazy("Invalid parameters")),
     (exceptions.ParseError, "malformed-body", gettext_lazy("Malformed request body")),
     (exceptions.NotAuthenticated, "not-authenticated", gettext_lazy("Not authenticated")),

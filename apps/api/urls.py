@@ -21,6 +21,7 @@ from apps.api.stack import StackView
 from apps.api.teams import TeamsView, TeamView
 from apps.api.topology import TopologyNodesView, TopologyView
 from apps.api.usage import UsageHoursView, UsageView
+from apps.api.what_if import WhatIfView
 from apps.api.workloads import WorkloadsView, WorkloadView
 
 app_name = "api"
@@ -48,6 +49,7 @@ urlpatterns = [
         name="queue",
     ),
     path("v1/quotas/", QuotasView.as_view(), name="quotas"),
+    path("v1/quotas/what-if/", WhatIfView.as_view(), name="what-if"),
     path("v1/workloads/", WorkloadsView.as_view(), name="workloads"),
     re_path(rf"^v1/workloads/(?P<uid>{NAME})/$", WorkloadView.as_view(), name="workload"),
     path("v1/admission-failures/", AdmissionFailuresView.as_view(), name="admission-failures"),

@@ -15,6 +15,7 @@ from apps.console import (
     stack,
     teams,
     topology,
+    what_if,
     workloads,
 )
 
@@ -31,6 +32,7 @@ urlpatterns = [
     path("capacity/nodes/<str:name>/", capacity.node, name="node"),
     path("capacity/stack/", stack.stack, name="stack"),
     path("queues/", queues.queues, name="queues"),
+    path("queues/what-if/", what_if.what_if, name="what_if"),
     path("queues/<slug:cluster>/<str:kind>/<str:name>/", queue_page.queue, name="queue"),
     path("admissions/", admissions.admissions, name="admissions"),
     path("workloads/<str:uid>/", workloads.workload, name="workload"),

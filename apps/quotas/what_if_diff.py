@@ -306,24 +306,22 @@ def _anonymous(effect: Effect) -> Effect:
 
 def _others(effects: Iterable[Effect], root_of: Callable[[str], str]) -> tuple[Others, ...]:
     counts: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
-    holds: dict[str, dict[FlavorResource, list[Decimal]]] = defaultdict(
-        lambda: defaultdict(lambda: [ZERO, ZERO])
-    )
+    holds: dict[str, dict[FlavorResource, tuple[Decimal, Decimal]]] = defaultdict(dict)
     for effect in effects:
         root = root_of(effect.work.queue)
         counts[root][
             "starts" if effect.what == "starts" else "moves" if effect.what == "moves" else "loses"
         ] += 1
-        for side, held in enumerate((effect.before, effect.after)):
-            for fr, amount in held.items():
-                holds[root][fr][side] += amount
+        for fr in effect.before.keys() | effect.after.keys():
+            was, now = holds[root].get(fr, (ZERO, ZERO))
+            holds[root][fr] = (was + effect.before.get(fr, ZERO), now + effect.after.get(fr, ZERO))
     return tuple(
         Others(
             root,
             found["starts"],
             found["loses"],
             found["moves"],
-            tuple((*fr, *both) for fr, both in sorted(holds[root].items())),
+            tuple((flavor, resource, *both) for (flavor, resource), both in sorted(holds[root].items())),
         )
         for root, found in sorted(counts.items())
     )

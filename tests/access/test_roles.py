@@ -61,6 +61,14 @@ ROUTES: dict[str, list[Case]] = {
         ("/queues/east/LocalQueue/red-lq/?namespace=blue-ns", NOTHING),
         ("/queues/east/LocalQueue/red-lq/", NOTHING),
     ],
+    "console:what_if": [
+        ("/queues/what-if/", EVERYBODY),
+        ("/queues/what-if/?cluster=none", NOTHING),
+        ("/queues/what-if/?cluster=east&queue=ClusterQueue/red-cq", RED),
+        ("/queues/what-if/?cluster=east&queue=ClusterQueue/blue-cq", BLUE),
+        ("/queues/what-if/?cluster=east&queue=ClusterQueue/none", NOTHING),
+        ("/queues/what-if/?cluster=east&queue=Cohort/all", ALL_TEAMS),
+    ],
     "console:admissions": [("/admissions/", EVERYBODY)],
     "console:workload": [
         ("/workloads/uid-red-waits/", RED),
@@ -126,6 +134,7 @@ ROUTES: dict[str, list[Case]] = {
         ("/api/v1/queues/none/ClusterQueue/red-cq/", rest(NOTHING)),
     ],
     "api:quotas": [("/api/v1/quotas/", rest(EVERYBODY))],
+    "api:what-if": [("/api/v1/quotas/what-if/", (401, *(405,) * 6))],
     "api:workloads": [("/api/v1/workloads/", rest(EVERYBODY))],
     "api:workload": [
         ("/api/v1/workloads/uid-red-waits/", rest(RED)),

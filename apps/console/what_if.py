@@ -1,0 +1,290 @@
+"""`/queues/what-if/`: try a change of quota or work before making it. Nothing is written.
+
+GET shows the form and, with `change=` (the changes as compact JSON), the result: the address of a result can be sent
+to others. POST reads the form, adds what it says to the change and answers with that address; what cannot be tried is
+said at the form. Works without a script.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlencode
+
+from django.http import Http404, HttpRequest, HttpResponseBase, HttpResponseRedirect
+from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_http_methods
+
+from apps.accounts.selectors import visible_teams
+from apps.console.access import reader
+from apps.console.frame import Page
+from apps.console.what_if_tables import (
+    EffectTable,
+    HoldersTable,
+    NumbersTable,
+    StillWaitingTable,
+    effect_rows,
+    holder_rows,
+    number_rows,
+    waiting_rows,
+)
+from apps.core.tables import PortalTable, table_csv, wants_csv
+from apps.fleet.registry import is_device
+from apps.observations.models import Source
+from apps.quotas.situation import Scene, load_scene
+from apps.quotas.what_if import Answer, TooMuch, allowed_names, try_changes
+from apps.quotas.what_if_apply import Names
+from apps.quotas.what_if_change import ChangeError, ChangeFault, parse_changes
+from apps.quotas.what_if_form import (
+    Json,
+    Target,
+    cell_rows,
+    cohort_names,
+    dump_changes,
+    edited_values,
+    find_target,
+    load_changes,
+    policy_fields,
+    with_edit,
+    with_job,
+    with_work,
+    without,
+)
+from apps.quotas.what_if_words import fault_text, gap_text, note_text, policy_name, summary, too_much_text
+
+SHOWN = 25
+
+
+@dataclass(slots=True)
+class _Trial:
+    """One request: the cluster as it is, what the reader may name, the change so far and what came of it."""
+
+    page: Page
+    scene: Scene
+    names: Names
+    changes: list[Json]
+    target: Target | None
+    faults: list[str] = field(default_factory=list)
+    answer: Answer | None = None
+
+    def run(self) -> None:
+        if not self.changes:
+            return
+        try:
+            parsed = parse_changes(self.changes)
+            self.answer = try_changes(self.scene, parsed, team_ids=self.page.team_ids)
+        except ChangeError as error:
+            if any(fault.code == "unknown" for fault in error.faults) and self.page.request.method == "GET":
+                raise Http404 from None
+            self.faults += [self._fault(fault) for fault in error.faults]
+        except TooMuch as error:
+            self.faults.append(too_much_text(error))
+
+    def _fault(self, fault: ChangeFault) -> str:
+        """The fault with the field in words: of the third quota, "h100 nvidia.com/gpu, lending_limit"."""
+        where = place_of(fault.field, self.changes)
+        return f"{where}: {fault_text(fault)}" if where else fault_text(fault)
+
+
+def place_of(path: str, changes: Sequence[Json]) -> str:
+    """A field's path as people say it."""
+    parts = path.split(".")
+    found: Any = {"changes": changes}
+    said: list[str] = []
+    for part in parts:
+        if isinstance(found, list) and part.isdecimal() and int(part) < len(found):
+            found = found[int(part)]
+            if isinstance(found, dict):
+                name = found.get("name") or " ".join(
+                    str(found[key]) for key in ("flavor", "resource") if key in found
+                )
+                said += [name] if name and isinstance(name, str) else []
+        elif isinstance(found, dict):
+            if part not in ("changes", "set", "quotas", "pod_sets", "preemption", "fungibility", "remove"):
+                said.append(part)
+            found = found.get(part)
+    return ", ".join(said)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def what_if(request: HttpRequest) -> HttpResponseBase:
+    page = Page.open(request, sources=(Source.KUEUE,))
+    cluster = page.cluster or (page.clusters[0] if len(page.clusters) == 1 else None)
+    if cluster is None:
+        return page.render("console/what_if.html", {"clusters": page.all_clusters}, section="queues")
+    data = request.POST if request.method == "POST" else request.GET
+    scene = load_scene(now=page.now, cluster=cluster)
+    names = allowed_names(scene, page.team_ids)
+    changes = load_changes(data.get("change", ""))
+    target = _target(scene, names, data.get("queue", ""))
+    trial = _Trial(page, scene, names, changes or [], target)
+    if changes is None or not all(isinstance(change, dict) for change in changes):
+        trial.changes = []
+        trial.faults.append(_("The change in the address cannot be read."))
+    if request.method == "POST":
+        _read_form(trial)
+        trial.run()
+        if not trial.faults:
+            return HttpResponseRedirect(_address(trial), status=303)
+    else:
+        trial.run()
+    return _show(trial)
+
+
+def _target(scene: Scene, names: Names, key: str) -> Target | None:
+    """The queue to edit; 404 for what is not there or not the reader's."""
+    if not key:
+        return None
+    found = find_target(scene.situation, key)
+    if found is None or not (
+        names.queue(found.node.name) if found.kind == "ClusterQueue" else not names.restricted
+    ):
+        raise Http404
+    return found
+
+
+def _read_form(trial: _Trial) -> None:
+    data = trial.page.request.POST
+    if (place := data.get("drop", "")).isdecimal():
+        trial.changes = without(trial.changes, int(place))
+        return
+    if trial.target is not None and "edit" in data:
+        trial.changes = with_edit(trial.changes, trial.target, data.dict())
+    trial.changes = with_job(trial.changes, data.dict())
+    allowed = trial.names.work
+    uids = {
+        f"{work.namespace}/{work.name}": work.uid
+        for work in trial.scene.situation.work
+        if allowed is None or work.uid in allowed
+    }
+    trial.changes = with_work(trial.changes, data.dict(), uids)
+
+
+def _address(trial: _Trial, *, changes: list[Json] | None = None) -> str:
+    chosen = trial.changes if changes is None else changes
+    query = {
+        "cluster": trial.scene.cluster.slug,
+        "queue": trial.target.key if trial.target else "",
+        "change": dump_changes(chosen) if chosen else "",
+    }
+    return f"{reverse('console:what_if')}?{urlencode({k: v for k, v in query.items() if v})}"
+
+
+def _show(trial: _Trial) -> HttpResponseBase:
+    page, answer = trial.page, trial.answer
+    teams = {team.pk: team.name for team in visible_teams(reader(page.request))}
+
+    def team_name(team_id: int | None) -> str:
+        return teams.get(team_id, "") if team_id is not None else _("Work of nobody")
+
+    context: dict[str, Any] = {}
+    if answer is not None:
+        tables: dict[str, PortalTable] = {
+            "effects": EffectTable(effect_rows(answer, team_name), prefix="e-"),
+            "still_waiting": StillWaitingTable(waiting_rows(answer, team_name), prefix="w-"),
+            "numbers": NumbersTable(number_rows(answer), prefix="n-"),
+            "holders": HoldersTable(holder_rows(answer, team_name), prefix="t-"),
+        }
+        for name, table in tables.items():
+            if wants_csv(page.request, name):
+                return table_csv(table, page.request)
+        context = {name: page.prepare(table, per_page=SHOWN) for name, table in tables.items()}
+        context |= {
+            "answer": answer,
+            "summary": summary(answer, accelerator=is_device, team_name=team_name),
+            "notes": [note_text(note) for note in answer.notes],
+            "not_modelled": [gap_text(code) for code in answer.gaps],
+        }
+    return page.render("console/what_if.html", {**context, **_form(trial)}, section="queues")
+
+
+def _form(trial: _Trial) -> dict[str, Any]:
+    situation, names, target = trial.scene.situation, trial.names, trial.target
+    posted = trial.page.request.POST
+    values = edited_values(target, trial.changes) if target else {}
+    resources = {resource for queue in situation.queues for _flavor, resource in queue.node.cells}
+    devices = sorted(resource for resource in resources if is_device(resource))
+    return {
+        "cluster": trial.scene.cluster,
+        "queues": sorted(queue.name for queue in situation.queues if names.queue(queue.name)),
+        "local_queues": sorted("/".join(key) for key in names.local_queues),
+        "cohorts": [name for name in cohort_names(situation) if names.cohort(name)],
+        "cohorts_editable": [] if names.restricted else cohort_names(situation),
+        "target": target,
+        "values": values,
+        "rows": cell_rows(target, trial.changes) if target else [],
+        "flavors": list(dict.fromkeys(flavor for flavor, _resource in target.node.cells)) if target else [],
+        "all_flavors": sorted(situation.flavors) if not names.restricted else [],
+        "policy": [(field, policy_name(field.name)) for field in policy_fields(target, values)]
+        if target
+        else [],
+        "devices": devices,
+        "posted": posted,
+        "changes": [
+            (place, describe(change, situation_names(trial))) for place, change in enumerate(trial.changes)
+        ],
+        "change": dump_changes(trial.changes) if trial.changes else "",
+        "faults": trial.faults,
+        "share": trial.page.request.build_absolute_uri(_address(trial)),
+    }
+
+
+def situation_names(trial: _Trial) -> dict[str, str]:
+    """uid → name of the existing work that the change names."""
+    wanted = {str(change.get("uid")) for change in trial.changes if change.get("uid")}
+    return {
+        work.uid: f"{work.namespace}/{work.name}" for work in trial.scene.situation.work if work.uid in wanted
+    }
+
+
+def describe(change: Json, works: dict[str, str]) -> str:
+    """One change in a line: "red-cq: h100 nvidia.com/gpu nominal 12, cohort ml"."""
+    if change.get("kind") == "Workload":
+        if change.get("action") == "add":
+            place = change.get("local_queue") or change.get("queue") or ""
+            return _("A hypothetical job in %(queue)s: %(asks)s, priority %(priority)s") % {
+                "queue": place,
+                "asks": _asks(change),
+                "priority": change.get("priority", 0),
+            }
+        name = works.get(str(change.get("uid")), str(change.get("uid")))
+        if change.get("action") == "remove":
+            return _("%(work)s taken away") % {"work": name}
+        return _("%(work)s with priority %(priority)s") % {"work": name, "priority": change.get("priority")}
+    return f"{change.get('name', '')}: {', '.join(_words(change.get('set')))}"
+
+
+def _asks(change: Json) -> str:
+    parts = []
+    found = change.get("pod_sets")
+    for pod_set in found if isinstance(found, list) else ():
+        if isinstance(pod_set, dict) and isinstance(pod_set.get("requests"), dict):
+            amounts = ", ".join(f"{amount} {name}" for name, amount in pod_set["requests"].items())
+            parts.append(f"{pod_set.get('count', 1)} × {amounts}")
+    return " + ".join(parts)
+
+
+def _words(wanted: Any) -> list[str]:
+    if not isinstance(wanted, dict):
+        return []
+    words = []
+    for name, value in wanted.items():
+        if name == "quotas" and isinstance(value, list):
+            for quota in (found for found in value if isinstance(found, dict)):
+                place = f"{quota.get('flavor')} {quota.get('resource')}"
+                given = [
+                    f"{key} {'–' if amount is None else amount}"
+                    for key, amount in quota.items()
+                    if key not in ("flavor", "resource")
+                ]
+                words.append(f"{place} {' '.join(given)}")
+        elif name == "remove" and isinstance(value, list):
+            names = [" ".join(map(str, item.values())) for item in value if isinstance(item, dict)]
+            words += [_("without %(name)s") % {"name": name} for name in names]
+        elif isinstance(value, dict):
+            words += _words(value)
+        else:
+            words.append(f"{name} {value or '–'}")
+    return words
