@@ -71,6 +71,7 @@ app.conf.update(
         "worker.tasks.rollup": {"queue": "rollup"},
         "worker.tasks.dispatch_rollups": {"queue": "rollup"},
         "worker.tasks.upkeep": {"queue": "rollup"},
+        "worker.tasks.note_findings": {"queue": "rollup"},
     },
     task_serializer="json",
     accept_content=["json"],
@@ -96,6 +97,11 @@ app.conf.update(
             "task": "worker.tasks.dispatch_rollups",
             "schedule": crontab(minute="2-59/10"),
             "options": {"expires": 540},
+        },
+        "findings": {
+            "task": "worker.tasks.note_findings",
+            "schedule": crontab(minute="*/2"),
+            "options": {"expires": 110},
         },
         "upkeep": {
             "task": "worker.tasks.upkeep",

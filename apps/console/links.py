@@ -45,7 +45,8 @@ def finding_url(finding: Finding) -> str:
     if finding.target == "node":
         return node_url(args.get("cluster", ""), args["name"])
     if finding.target == "queue":
-        return queue_url(args["cluster"], args["kind"], args["name"])
+        namespace = args.get("namespace", "")
+        return address("queue", args["cluster"], args["kind"], args["name"], namespace=namespace)
     if finding.target == "team":
         return address("team", args["slug"])
     if finding.target:

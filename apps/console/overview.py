@@ -8,7 +8,7 @@ from apps.capacity.selectors import capacity_report
 from apps.console.charts import Chart
 from apps.console.frame import FLEET, QUOTA, Page
 from apps.console.ladder import ladder
-from apps.console.links import finding_url
+from apps.console.links import address, finding_url
 from apps.console.team_rows import team_table
 from apps.core.tables import table_csv, wants_csv
 from apps.findings.selectors import findings
@@ -24,13 +24,13 @@ def overview(request: HttpRequest) -> HttpResponseBase:
         return table_csv(table, request)
     report = capacity_report(now=page.now, clusters=page.clusters)
     found = findings(now=page.now, clusters=page.clusters, team_ids=page.team_ids)
-    every = "all" in request.GET
-    shown = [(finding, finding_url(finding)) for finding in (found if every else found[:FINDINGS_SHOWN])]
+    shown = [(finding, finding_url(finding)) for finding in found[:FINDINGS_SHOWN]]
     context = {
         "report": report,
         "ladder": ladder(report.totals),
         "findings": shown,
         "finding_count": len(found),
+        "findings_url": address("findings", cluster=page.cluster_slug),
         "table": page.prepare(table, hide=("ceiling",)),
         "chart": Chart.of("capacity", page),
     }

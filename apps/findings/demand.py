@@ -12,7 +12,7 @@ from django.utils.translation import ngettext_lazy
 
 from apps.accounts.models import Team
 from apps.admissions.selectors import waiting
-from apps.findings.rows import Finding, Severity, duration
+from apps.findings.rows import Finding, Ref, Severity, duration
 from apps.fleet.models import Cluster, TeamBinding
 from apps.fleet.selectors import UNBOUND, BindingIndex
 from apps.observations.models import ClusterObject
@@ -109,6 +109,7 @@ def _of_team(team: Team | None, tally: _OfTeam) -> Iterator[Finding]:
             args={key: value for key, value in args.items() if value},
             since=found.since,
             count=found.count,
+            objects=(Ref("Team", "", slug),) if team else (),
         )
 
 
@@ -175,4 +176,5 @@ def _queue_finding(queue: ClusterObject, cluster: Cluster) -> Finding:
         args={"cluster": cluster.slug, "kind": queue.kind, "name": queue.name},
         since=datetime.fromisoformat(since) if since else queue.observed_at,
         cluster_id=cluster.pk,
+        objects=(Ref(queue.kind, "", queue.name),),
     )

@@ -16,7 +16,7 @@ from apps.capacity.cards import CardRow, InstanceRow, idle_cards
 from apps.capacity.coverage import ClusterCoverage, coverage
 from apps.capacity.idle import WINDOW
 from apps.findings.keeping import Kept
-from apps.findings.rows import Finding, Severity, Target, duration, some_names
+from apps.findings.rows import Finding, Ref, Severity, Target, duration, some_names
 from apps.fleet.models import Cluster
 
 _TEXTS = {
@@ -168,4 +168,5 @@ def _finding(
         since=since,
         cluster_id=cluster.pk,
         count=count,
+        objects=tuple(Ref("node", "", name) for name in nodes),
     )

@@ -17,11 +17,23 @@ NAMES_SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
+class Ref:
+    """An object that a finding is about; `namespace` "" for cluster-wide ones. `kind`: "ClusterQueue", "Cohort",
+    "LocalQueue", "VolcanoQueue", "Workload", "Team", or a kind of capacity's notes ("node", "flavor", "pool", …)."""
+
+    kind: str
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     """`text` is a sentence in the active language. `target` and `args` say where its link leads:
     "sources" {cluster, source}, "node" {cluster, name}, "capacity" {cluster, model, sharing_mode}, "topology" {cluster},
-    "queue" {cluster, kind, name}, "admissions" {cluster, team, queue, cause, …}, "team" {slug}.
-    `key` is stable for the same finding over time; `count` how many objects it sums up."""
+    "queue" {cluster, kind, name, namespace}, "admissions" {cluster, team, queue, cause, …}, "team" {slug}.
+    `key` is stable for the same finding over time; `count` how many objects it sums up; `since` when the matter began,
+    as far as the cluster says. `why` it matters and `advice`, what to change, are sentences; `first_seen` and
+    `last_seen`: when the portal found it, None while that is not noted yet."""
 
     key: str
     severity: Severity
@@ -31,6 +43,22 @@ class Finding:
     since: datetime | None = None
     cluster_id: int | None = None
     count: int = 1
+    why: str = ""
+    advice: str = ""
+    objects: tuple[Ref, ...] = ()
+    first_seen: datetime | None = None
+    last_seen: datetime | None = None
+
+    @property
+    def code(self) -> str:
+        """What kind of finding it is, the same for all of its kind."""
+        first, *rest = self.key.split("/", 2)
+        return rest[0] if first in ("quota", "capacity") else first
+
+    @property
+    def started(self) -> datetime | None:
+        """Since when it is so: what the cluster says, else since the portal found it."""
+        return self.since or self.first_seen
 
 
 def some_names(names: Sequence[str]) -> str:

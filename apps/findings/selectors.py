@@ -1,23 +1,27 @@
 """What needs attention now, across all layers. Input: the other apps' selectors; output: `Finding` rows.
 
-Findings are computed when asked for, from set-based queries; nothing is stored. A reader restricted to teams
-sees findings about these teams' work, queues and idle cards, and about sources (old numbers concern everybody), none about
-nodes or other teams."""
+Findings are computed when asked for, from set-based queries; stored is only how long each has been found (services.py).
+A reader restricted to teams sees findings about these teams' work, queues and idle cards, and about sources (old
+numbers concern everybody), none about nodes or other teams."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from apps.findings.demand import queue_findings, waiting_findings
 from apps.findings.idle import coverage_findings, idle_findings
-from apps.findings.rows import Finding, Severity, Target
+from apps.findings.models import FindingSpan
+from apps.findings.quota import SAID_BY_QUEUE, quota_findings
+from apps.findings.rows import Finding, Ref, Severity, Target
 from apps.findings.sources import source_findings
 from apps.findings.supply import supply_findings
+from apps.findings.words import words
 from apps.fleet.models import Cluster
 from apps.fleet.selectors import enabled_clusters
 
-__all__ = ["Finding", "Severity", "Target", "findings"]
+__all__ = ["Finding", "Ref", "Severity", "Target", "findings", "findings_about"]
 
 _RANK: dict[Severity, int] = {"bad": 0, "warn": 1, "note": 2}
 _NO_TIME = datetime.max.replace(tzinfo=UTC)
@@ -33,11 +37,62 @@ def findings(
     chosen = list(enabled_clusters() if clusters is None else clusters)
     found = [
         *source_findings(now=now, clusters=chosen),
-        *queue_findings(now=now, clusters=chosen, team_ids=team_ids),
+        *_of_queues(now=now, clusters=chosen, team_ids=team_ids),
         *waiting_findings(now=now, clusters=chosen, team_ids=team_ids),
         *idle_findings(now=now, clusters=chosen, team_ids=team_ids),
     ]
     if team_ids is None:
         found += supply_findings(now=now, clusters=chosen)
         found += coverage_findings(now=now, clusters=chosen)
-    return sorted(found, key=lambda item: (_RANK[item.severity], item.since or _NO_TIME, item.key))
+    return _finished(found)
+
+
+def findings_about(
+    *,
+    now: datetime,
+    cluster: Cluster,
+    kind: str,
+    name: str,
+    namespace: str = "",
+    team_ids: Collection[int] | None = None,
+) -> list[Finding]:
+    """What concerns one queue, cohort, LocalQueue or other object that findings of quota and capacity name."""
+    found = _of_queues(now=now, clusters=[cluster], team_ids=team_ids)
+    if team_ids is None:
+        found += supply_findings(now=now, clusters=[cluster])
+    ref = Ref(kind, namespace, name)
+    return _finished(item for item in found if ref in item.objects)
+
+
+def _of_queues(
+    *, now: datetime, clusters: Collection[Cluster], team_ids: Collection[int] | None
+) -> list[Finding]:
+    """What lint finds, and what queues say themselves where lint does not say it already."""
+    linted = list(quota_findings(now=now, clusters=clusters, team_ids=team_ids))
+    said = {
+        (item.cluster_id, item.objects[0]): item
+        for item in queue_findings(now=now, clusters=clusters, team_ids=team_ids)
+    }
+    found = []
+    for item in linted:
+        of_both = item.code == "never_admits" and item.key.rpartition("/")[2] in SAID_BY_QUEUE
+        known = said.pop((item.cluster_id, item.objects[0]), None) if of_both else None
+        found.append(replace(item, since=known.since) if known else item)
+    return [*found, *said.values()]
+
+
+def _finished(found: Iterable[Finding]) -> list[Finding]:
+    """With why, advice and how long it has been found, in order."""
+    rows = list(found)
+    seen = {
+        key: (first, last)
+        for key, first, last in FindingSpan.objects.filter(
+            ended_at__isnull=True, key__in=[item.key for item in rows]
+        ).values_list("key", "first_seen_at", "last_seen_at")
+    }
+    done = []
+    for item in rows:
+        why, advice = words(item)
+        first, last = seen.get(item.key, (None, None))
+        done.append(replace(item, why=why, advice=advice, first_seen=first, last_seen=last))
+    return sorted(done, key=lambda item: (_RANK[item.severity], item.started or _NO_TIME, item.key))

@@ -12,7 +12,7 @@ from django.utils.translation import ngettext
 
 from apps.capacity.rows import NodeRow, Note
 from apps.capacity.selectors import capacity_nodes_and_work
-from apps.findings.rows import Finding, Severity, some_names
+from apps.findings.rows import Finding, Ref, Severity, some_names
 from apps.fleet.models import Cluster
 
 # Buckets of the waterfall that somebody has to repair, and those that somebody chose.
@@ -36,7 +36,6 @@ _NOTES: dict[str, Severity] = {
     "labels_differ": "warn",
     "mixed_models": "warn",
     "mixed_units": "warn",
-    "cohort_cycle": "bad",
     "unused_flavor": "warn",
     "unregistered": "warn",
     "dual_advertised": "warn",
@@ -56,7 +55,6 @@ _OF_ONE_THING = frozenset(
         "unused_flavor",
         "shared_flavor",
         "mixed_units",
-        "cohort_cycle",
         "unregistered",
         "dra_unowned",
         "topology_missing",
@@ -76,11 +74,21 @@ _OF_TOPOLOGY = frozenset(
 )
 
 
+# Notes that are quota's matter, by their code there.
+_OF_QUOTA = {
+    "over_committed": "nominal_over_allocatable",
+    "unused_flavor": "flavor_without_nodes",
+    "mixed_units": "unit_mismatch",
+}
+_TOLD_BY_QUOTA = "cohort_cycle"  # quota.py tells it, to the teams below as well
+
+
 def supply_findings(*, now: datetime, clusters: Collection[Cluster]) -> Iterator[Finding]:
     report, rows, work = capacity_nodes_and_work(now=now, clusters=clusters)
     yield from bucket_findings(rows)
     for note in (*report.notes, *work):
-        yield note_finding(note)
+        if note.code != _TOLD_BY_QUOTA:
+            yield note_finding(note)
 
 
 def bucket_findings(rows: Collection[NodeRow]) -> Iterator[Finding]:
@@ -110,18 +118,22 @@ def bucket_findings(rows: Collection[NodeRow]) -> Iterator[Finding]:
             args={"cluster": slug, "name": names[0]} if one else {"cluster": slug},
             cluster_id=first.cluster.pk,
             count=devices,
+            objects=tuple(Ref("node", "", name) for name in names),
         )
 
 
 def note_finding(note: Note) -> Finding:
+    code = _OF_QUOTA.get(note.code)
+    head = ("quota", code) if code else ("capacity", note.code)
     return Finding(
-        key="/".join(("capacity", note.code, note.cluster.slug, *_key_parts(note))),
+        key="/".join((*head, note.cluster.slug, *_key_parts(note))),
         severity=_NOTES.get(note.code, "note"),
         text=_("%(cluster)s: %(text)s") % {"cluster": note.cluster.name, "text": note.text},
         target="topology" if note.code in _OF_TOPOLOGY else "capacity",
         args={"cluster": note.cluster.slug},
         cluster_id=note.cluster.pk,
         count=1 if note.code in _OF_ONE_THING else max(1, len(note.objects)),
+        objects=tuple(Ref(ref.kind, ref.namespace, ref.name) for ref in note.refs),
     )
 
 

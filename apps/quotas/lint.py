@@ -70,12 +70,14 @@ class VolcanoFacts:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A piece of waiting work and the least that each of its pod sets asks for, by resource, over its pods."""
+    """A piece of waiting work, its ClusterQueue and LocalQueue, and the least that each of its pod sets asks for, by
+    resource, over its pods."""
 
     namespace: str
     name: str
     queue: str
     pod_sets: tuple[Mapping[str, Decimal], ...]
+    local_queue: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,10 +290,11 @@ def _causes(tree: QuotaTree, key: Key, cell: FlavorResource, quota: Cell) -> Ite
 
 
 def _too_large(facts: Facts) -> Iterator[Problem]:
-    """One problem per queue, with its work. A pod set takes one flavor, so each is held against the largest ceiling."""
+    """One problem per LocalQueue, with its work. A pod set takes one flavor, so each is held against the largest
+    ceiling."""
     ceilings = _Ceilings(facts.tree)
-    found: dict[str, list[Ask]] = defaultdict(list)
-    resources: dict[str, set[str]] = defaultdict(set)
+    found: dict[tuple[str, str, str], list[Ask]] = defaultdict(list)
+    resources: dict[tuple[str, str, str], set[str]] = defaultdict(set)
     for ask in facts.asks:
         beyond = {
             resource
@@ -300,13 +303,15 @@ def _too_large(facts: Facts) -> Iterator[Problem]:
             if amount > ceilings.of(ask.queue, resource, amount)
         }
         if beyond:
-            found[ask.queue].append(ask)
-            resources[ask.queue] |= beyond
-    for queue in sorted(found):
-        asks = sorted(found[queue], key=lambda ask: (ask.namespace, ask.name))
+            place = (ask.queue, ask.namespace, ask.local_queue)
+            found[place].append(ask)
+            resources[place] |= beyond
+    for place in sorted(found):
+        asks = sorted(found[place], key=lambda ask: ask.name)
         work = (Thing("Workload", ask.namespace, ask.name) for ask in asks)
-        values = {"n": str(len(asks)), "names": ", ".join(sorted(resources[queue])), "first": asks[0].name}
-        yield Problem("larger_than_ceiling", "", (_queue(queue), *work), values=values, count=len(asks))
+        objects = (_queue(place[0]), Thing("LocalQueue", *place[1:]), *work)
+        values = {"n": str(len(asks)), "names": ", ".join(sorted(resources[place])), "first": asks[0].name}
+        yield Problem("larger_than_ceiling", "", objects, values=values, count=len(asks))
 
 
 class _Ceilings:

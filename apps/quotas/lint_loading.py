@@ -82,7 +82,13 @@ def _asks(cluster: Cluster, leads_to: Mapping[tuple[str, str], str]) -> tuple[As
         cluster=cluster, kind="Workload", state="pending", active=True, gone_at__isnull=True
     ).exclude(message__contains=_TOO_LARGE)
     return tuple(
-        Ask(namespace, name, leads_to.get((namespace, queue), ""), tuple(_least(pods) for pods in pod_sets))
+        Ask(
+            namespace,
+            name,
+            leads_to.get((namespace, queue), ""),
+            tuple(_least(pods) for pods in pod_sets),
+            queue,
+        )
         for namespace, name, queue, pod_sets in rows.values_list(
             "namespace", "name", "queue_name", "pod_sets"
         ).iterator()

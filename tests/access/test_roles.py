@@ -69,6 +69,13 @@ ROUTES: dict[str, list[Case]] = {
         ("/queues/what-if/?cluster=east&queue=ClusterQueue/none", NOTHING),
         ("/queues/what-if/?cluster=east&queue=Cohort/all", ALL_TEAMS),
     ],
+    "console:findings": [
+        ("/findings/", EVERYBODY),
+        ("/findings/?format=csv&table=findings", EVERYBODY),
+        ("/findings/?team=red", RED),
+        ("/findings/?team=blue", BLUE),
+        ("/findings/?cluster=none", NOTHING),
+    ],
     "console:admissions": [("/admissions/", EVERYBODY)],
     "console:workload": [
         ("/workloads/uid-red-waits/", RED),

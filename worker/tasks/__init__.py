@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .collecting import collect, dispatch
+from .findings import note
 from .upkeep import dispatch_rollups, rollup, upkeep
 
-__all__ = ["collect", "dispatch", "dispatch_rollups", "rollup", "upkeep"]
+__all__ = ["collect", "dispatch", "dispatch_rollups", "note", "rollup", "upkeep"]

@@ -7,6 +7,7 @@ import logging
 from celery import shared_task
 from django.utils import timezone
 
+from apps.findings.services import drop_old_spans
 from apps.fleet.models import Cluster
 from apps.observations.retention import drop_gone, keep_observation_partitions
 from apps.usage.services import capacity_snapshot, rollup_hours
@@ -42,7 +43,7 @@ def upkeep() -> dict[str, int]:
     """Partitions ahead and out of their retention, and objects that have been gone for long."""
     now = timezone.now()
     done = keep_observation_partitions(now=now)
-    removed = drop_gone(now=now)
+    removed = drop_gone(now=now) + drop_old_spans(now=now)
     logger.info(
         "upkeep: %d partitions made, %d dropped, %d old rows removed",
         len(done.created),

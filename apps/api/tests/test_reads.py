@@ -40,7 +40,7 @@ LISTS = [
     "sources",
 ]
 # Findings ask every layer at once.
-MOST_QUERIES = {"findings": 45}
+MOST_QUERIES = {"findings": 60}
 TEAM_SCOPED = ("teams", "workloads", "admission-failures", "usage", "charges", "quotas", "queues")
 
 

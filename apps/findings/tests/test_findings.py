@@ -22,7 +22,7 @@ from apps.findings.rows import Finding, duration, some_names
 from apps.findings.selectors import findings
 from apps.findings.sources import source_findings
 from apps.fleet.models import Cluster
-from apps.observations.models import Quarantine, Source, SourceState
+from apps.observations.models import ClusterObject, Quarantine, Source, SourceState
 
 pytestmark = pytest.mark.django_db
 NOW = hours(48)
@@ -103,7 +103,10 @@ def test_sources_that_fail_or_age() -> None:
 
 def inactive(cluster: Cluster, name: str, reason: str, message: str) -> None:
     active = {"status": "False", "reason": reason, "message": message, "since": hours(1).isoformat()}
-    make_object(cluster, "ClusterQueue", name, status={"conditions": {"Active": active}})
+    cell = {"name": "nvidia.com/gpu", "nominal": "8", "borrowing_limit": None, "lending_limit": None}
+    group = {"covered": ["nvidia.com/gpu"], "flavors": [{"name": "h100", "resources": [cell]}]}
+    spec = {"namespace_selector": {}, "resource_groups": [group]}
+    make_object(cluster, "ClusterQueue", name, spec=spec, status={"conditions": {"Active": active}})
 
 
 def test_broken_and_stopped_queues_for_those_who_see_them() -> None:
@@ -164,6 +167,9 @@ def test_a_lead_hears_of_the_own_teams_and_of_sources_only() -> None:
     healthy(cluster, "nodes", "pods", "events", "volcano")
     bind(ours, cluster, "team-a")
     bind(theirs, cluster, "team-b")
+    inactive(cluster, "team-a", "Ready", "")
+    ClusterObject.objects.update(status={})
+    make_object(cluster, "ResourceFlavor", "h100")
     local_queue(cluster, "ml", "a", "team-a")
     local_queue(cluster, "ml", "b", "team-b")
     for queue in ("a", "b"):
@@ -187,6 +193,9 @@ def test_order_is_severity_then_age() -> None:
     bind(team, cluster, "stopped")
     bind(team, cluster, "broken")
     bind(team, cluster, "ml", "namespace")
+    local_queue(cluster, "ml", "main", "stopped")
+    local_queue(cluster, "ml", "other", "broken")
+    make_object(cluster, "ResourceFlavor", "h100")
     inactive(cluster, "stopped", "Stopped", "")
     inactive(cluster, "broken", "FlavorNotFound", "x")
     make_work(cluster, "b", message=NEVER, queued_at=NOW - timedelta(hours=1))

@@ -70,10 +70,8 @@ def test_notes_of_capacity_become_findings() -> None:
     east = make_cluster("east")
     found = note_finding(Note("over_committed", east, "H100: 128 promised, 120 usable", ("H100", "mps")))
     assert (found.severity, found.text) == ("warn", "East: H100: 128 promised, 120 usable")
-    assert found.key == "capacity/over_committed/east/H100/mps"
+    assert found.key == "quota/nominal_over_allocatable/east/H100/mps"
     assert note_finding(Note("shared_flavor", east, "x", ())).severity == "note"
-    cycle = note_finding(Note("cohort_cycle", east, "a → b → a", ("a", "b")))
-    assert (cycle.severity, cycle.target) == ("bad", "capacity")
     jobs = note_finding(Note("spans_capacity_types", east, "x", ("ml/a", "ml/b")))
     assert (jobs.severity, jobs.target, jobs.args, jobs.count) == ("warn", "topology", {"cluster": "east"}, 2)
 
@@ -84,12 +82,15 @@ def test_findings_of_one_cluster_have_keys_of_their_own_that_last() -> None:
 
     def found(code: str, *objects: str, refs: tuple[Ref, ...] = ()) -> tuple[str, int]:
         made = note_finding(Note(code, east, "x", objects, refs))
-        return made.key.removeprefix("capacity/"), made.count
+        return made.key.removeprefix("capacity/").removeprefix("quota/"), made.count
 
-    assert found("over_committed", "H100", "exclusive") == ("over_committed/east/H100/exclusive", 1)
-    assert found("over_committed", "H100", "mps") == ("over_committed/east/H100/mps", 1)
-    assert found("unused_flavor", "h200", "nvidia.com/gpu") == ("unused_flavor/east/h200/nvidia.com/gpu", 1)
-    assert found("mixed_units", "Cohort", "all", "amd") == ("mixed_units/east/Cohort/all/amd", 1)
+    assert found("over_committed", "H100", "exclusive") == ("nominal_over_allocatable/east/H100/exclusive", 1)
+    assert found("over_committed", "H100", "mps") == ("nominal_over_allocatable/east/H100/mps", 1)
+    assert found("unused_flavor", "h200", "nvidia.com/gpu") == (
+        "flavor_without_nodes/east/h200/nvidia.com/gpu",
+        1,
+    )
+    assert found("mixed_units", "Cohort", "all", "amd") == ("unit_mismatch/east/Cohort/all/amd", 1)
     assert found("no_flavor", "n1", "n2") == ("no_flavor/east", 2)
     assert found("no_flavor", "n2") == ("no_flavor/east", 1)
     assert found("claim_orphan", "ml/a") == ("claim_orphan/east", 1)

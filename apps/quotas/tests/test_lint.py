@@ -159,12 +159,12 @@ def test_flavors_missing_stopped_queues_and_queues_that_nothing_leads_to() -> No
 def test_work_larger_than_its_ceiling() -> None:
     # Ceiling of a: 8 + 4 = 12. Two pod sets of 12 may take turns in flavors; one of 13 fits none.
     def ask(name: str, *amounts: int, queue: str = "a") -> Ask:
-        return Ask("ns", name, queue, tuple({"nvidia.com/gpu": D(amount)} for amount in amounts))
+        return Ask("ns", name, queue, tuple({"nvidia.com/gpu": D(amount)} for amount in amounts), "lq")
 
     asks = (ask("fits", 12, 12), ask("big", 1, 13), ask("other", 13, queue="gone"), ask("big-2", 99))
     (found,) = lint(facts(*PAIR, asks=asks))
     assert (found.code, found.main.name, found.count) == ("larger_than_ceiling", "a", 2)
-    assert [thing.name for thing in found.objects] == ["a", "big", "big-2"]
+    assert [thing.name for thing in found.objects] == ["a", "lq", "big", "big-2"]
     unlisted = Ask("ns", "cpu", "a", ({"cpu": D(1000)},))
     assert lint(facts(*PAIR, asks=(unlisted,))) == []
 
