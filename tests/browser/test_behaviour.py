@@ -210,6 +210,64 @@ class TestRefresh:
         assert page.get_attribute("th:has-text('Waiting')", "aria-sort") == "ascending"
 
 
+class TestQueueTree:
+    def test_a_node_opens_and_closes_in_place_and_the_address_says_so(self, visitor: Visitor) -> None:
+        visitor.open("/queues/?open=-")
+        page = visitor.page
+        rows = page.locator(".qt tbody tr")
+        closed = rows.count()
+        opener = page.locator("[data-key='demo/Cohort/company']")
+        opener.focus()
+        page.keyboard.press("Enter")
+        page.wait_for_selector("a:text-is('research')")
+        assert opener.get_attribute("aria-expanded") == "true"
+        assert opener.get_attribute("aria-label") == "Close company"
+        assert page.url.endswith("/queues/?open=demo/Cohort/company")
+        page.click("[data-key='demo/Cohort/research']")
+        page.wait_for_selector("a:text-is('foundation-cq')")
+        opened = [row.inner_text() for row in rows.all()]
+        page.reload()
+        assert [row.inner_text() for row in rows.all()] == opened
+        page.click("[data-key='demo/Cohort/company']")
+        assert rows.count() == closed
+        assert page.locator("a:text-is('foundation-cq')").count() == 0
+        assert visitor.violations() == []
+        assert visitor.complaints == []
+
+    def test_a_silent_refresh_keeps_what_is_open(self, visitor: Visitor) -> None:
+        visitor.open("/queues/?open=-")
+        page = visitor.page
+        page.click("[data-key='demo/Cohort/company']")
+        page.wait_for_selector("a:text-is('research')")
+        page.evaluate("document.activeElement.blur()")
+        first = page.get_attribute("main", "data-as-of")
+        in_another_thread(read_again)
+        page.evaluate("htmx.trigger(document.getElementById('main'), 'portal:refresh')")
+        page.wait_for_selector(f"main:not([data-as-of='{first}'])")
+        assert page.locator("a:text-is('research')").count() == 1
+
+    def test_it_opens_without_a_script_too(
+        self, chromium: Any, server: str, session_cookie: dict[str, str]
+    ) -> None:
+        cookies = {"sessionid": session_cookie["admin"]}
+        plain = Visitor(chromium, server, cookies=cookies, java_script_enabled=False)
+        plain.page.goto("/queues/?open=-")
+        plain.page.click("[data-key='demo/Cohort/company']")
+        assert "product" in plain.page.inner_text(".qt tbody")
+        plain.page.click("[data-key='demo/Cohort/company']")
+        assert "product" not in plain.page.inner_text(".qt tbody")
+        plain.close()
+
+    def test_the_command_is_copied(self, visitor: Visitor) -> None:
+        visitor.context.grant_permissions(["clipboard-read", "clipboard-write"])
+        visitor.open("/queues/demo/ClusterQueue/foundation-cq/")
+        page = visitor.page
+        page.click("button[data-copy]")
+        page.wait_for_selector("#announce:has-text('Copied.')", state="attached")
+        copied = page.evaluate("navigator.clipboard.readText()")
+        assert copied == "kubectl get clusterqueue foundation-cq -o yaml"
+
+
 class TestPrivacy:
     def test_a_chart_never_offers_to_send_data_away(self, visitor: Visitor) -> None:
         visitor.open("/charts/capacity/?window=24h")
