@@ -38,8 +38,8 @@ class FindingTable(PortalTable):
     def render_severity(self, value: str) -> SafeString:
         return format_html('<span class="sev {}">{}</span>', value, _LABELS[value])
 
-    def value_severity(self, value: str) -> str:
-        return value
+    def value_severity(self, record: Finding) -> str:
+        return record.severity
 
     def render_text(self, record: Finding) -> SafeString | str:
         url = finding_url(record)

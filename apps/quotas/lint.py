@@ -83,14 +83,14 @@ class Ask:
 @dataclass(frozen=True, slots=True)
 class Facts:
     """One cluster. `local_queues`: (namespace, name, ClusterQueue). `namespaces`: labels by name. `checks`: whether
-    each admission check is active, None where it does not say. `said`: what statuses say is held, `counted` our own
+    each admission check is active. `said`: what statuses say is held, `counted` our own
     count of the same, by (kind, queue)."""
 
     tree: QuotaTree
     queues: Mapping[str, QueueFacts] = field(default_factory=dict)
     local_queues: tuple[tuple[str, str, str], ...] = ()
     flavors: frozenset[str] = frozenset()
-    checks: Mapping[str, bool | None] | None = None
+    checks: Mapping[str, bool] | None = None
     namespaces: Mapping[str, Mapping[str, str]] | None = None
     volcano: Mapping[str, VolcanoFacts] = field(default_factory=dict)
     asks: tuple[Ask, ...] = ()

@@ -48,14 +48,14 @@ def _queue(item: Item) -> QueueFacts:
     return QueueFacts(item.spec.get("namespace_selector"), checks)
 
 
-def _checks(cluster: Cluster) -> dict[str, bool | None]:
+def _checks(cluster: Cluster) -> dict[str, bool]:
     rows = live_objects(kind="AdmissionCheck", clusters=[cluster]).values_list("name", "status")
     return {name: _is_active(status) for name, status in rows}
 
 
-def _is_active(status: Mapping[str, Any]) -> bool | None:
-    said = ((status.get("conditions") or {}).get("Active") or {}).get("status")
-    return None if said is None else said == "True"
+def _is_active(status: Mapping[str, Any]) -> bool:
+    """Kueue takes a check that says nothing, because no controller looks after it, for inactive."""
+    return bool(((status.get("conditions") or {}).get("Active") or {}).get("status") == "True")
 
 
 def _namespaces(cluster: Cluster) -> dict[str, Mapping[str, str]] | None:

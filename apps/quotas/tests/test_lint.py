@@ -20,7 +20,7 @@ def facts(*nodes: QuotaNode, **changes: Any) -> Facts:
         "queues": {name: QueueFacts(EVERY) for name in names},
         "local_queues": tuple(("ns", name, name) for name in names),
         "flavors": frozenset({"h100"}),
-        "checks": {"quota-ok": True, "broken": False, "silent": None},
+        "checks": {"quota-ok": True, "broken": False},
         "namespaces": {"ns": {"team": "red"}},
         **changes,
     }
@@ -120,7 +120,7 @@ def test_a_circle_names_its_cohorts_and_the_queues_below() -> None:
             [],
         ),
         (QueueFacts({"matchExpressions": [{"key": "team", "operator": "DoesNotExist"}]}), ["no_namespace"]),
-        (QueueFacts(EVERY, ("quota-ok", "silent")), []),
+        (QueueFacts(EVERY, ("quota-ok",)), []),
         (QueueFacts(EVERY, ("broken",)), ["check_inactive"]),
         (QueueFacts(EVERY, ("nowhere",)), ["check_missing"]),
     ],
