@@ -32,13 +32,14 @@ class QueueName:
 
 
 def waiting_in(*, now: datetime, queue: QueueName, team_ids: Collection[int] | None) -> WaitingList:
-    """What waits in the queue, longest first."""
+    """What waits for quota in the queue, longest first; what has it and waits for checks or pods holds it."""
     criteria = Criteria(cluster=queue.cluster.slug, queue=queue.name, kind=queue.work_kind)
     found = waiting(now=now, team_ids=team_ids, criteria=criteria).found
+    pending = [row for row in found if row.state == Workload.State.PENDING]
     if queue.kind == "LocalQueue":
-        own = [row for row in found if (row.namespace, row.queue_name) == (queue.namespace, queue.name)]
+        own = [row for row in pending if (row.namespace, row.queue_name) == (queue.namespace, queue.name)]
     else:
-        own = [row for row in found if row.queue == queue.name]
+        own = [row for row in pending if row.queue == queue.name]
     return WaitingList(own, now=now)
 
 

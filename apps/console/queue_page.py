@@ -14,11 +14,18 @@ from apps.accounts.selectors import visible_teams
 from apps.admissions.queue_work import QueueName, holding_in, waiting_in
 from apps.console.access import reader
 from apps.console.frame import WORK, Page
-from apps.console.links import address, queue_url
-from apps.console.queue_tables import ChildTable, EventTable, LocalQueueTable, QueueQuotaTable
+from apps.console.links import address, finding_url, queue_url
+from apps.console.queue_tables import (
+    ChildTable,
+    EventTable,
+    LocalQueueTable,
+    QueueQuotaTable,
+    VolcanoQuotaTable,
+)
 from apps.console.waiting_table import WaitingTable
 from apps.console.work_tables import RunningTable
 from apps.core.tables import PortalTable, table_csv, wants_csv
+from apps.findings.selectors import Finding, findings_about
 from apps.quotas.policy_words import share_text
 from apps.quotas.queue_detail import EVENTS_SHOWN, QueueDetail, queue_detail, queue_events
 from apps.quotas.rows import QueueNode
@@ -38,6 +45,7 @@ def queue(request: HttpRequest, cluster: str, kind: str, name: str) -> HttpRespo
     team_ids = team_ids or tuple(row.team_id for row in found.local_queues if row.team_id is not None)
     context = {
         "detail": found,
+        "findings": _findings(page, found),
         "node": node,
         "rows": [row for row in node.rows if row.accelerator and row.matters] if node is not None else [],
         "teams": visible_teams(who).filter(pk__in=team_ids),
@@ -72,6 +80,21 @@ def _detail(page: Page, cluster: str, kind: str, name: str) -> QueueDetail:
     return found
 
 
+def _findings(page: Page, found: QueueDetail) -> list[tuple[Finding, str]]:
+    if not found.whole:
+        return []
+    about = findings_about(
+        now=page.now,
+        cluster=found.cluster,
+        kind=found.kind,
+        name=found.name,
+        namespace=found.namespace,
+        team_ids=page.team_ids,
+    )
+    here = page.request.path
+    return [(one, "" if finding_url(one).startswith(here) else finding_url(one)) for one in about]
+
+
 def _url(node: QueueNode) -> str:
     return queue_url(node.cluster.slug, node.kind, node.name)
 
@@ -87,9 +110,10 @@ def _shares(node: QueueNode) -> bool:
 def _tables(page: Page, found: QueueDetail) -> dict[str, PortalTable]:
     node = found.node
     rows = node.rows if node is not None else ()
+    numbers = VolcanoQuotaTable if found.kind == "VolcanoQueue" else QueueQuotaTable
     tables: dict[str, PortalTable] = {
-        "quota": QueueQuotaTable([row for row in rows if row.accelerator and row.matters], prefix="q-"),
-        "other": QueueQuotaTable([row for row in rows if not row.accelerator], prefix="o-"),
+        "quota": numbers([row for row in rows if row.accelerator and row.matters], prefix="q-"),
+        "other": numbers([row for row in rows if not row.accelerator], prefix="o-"),
     }
     if node is not None and node.children and found.kind != "LocalQueue":
         tables["children"] = ChildTable(node.children, prefix="c-")

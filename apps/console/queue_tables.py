@@ -9,12 +9,12 @@ from django.utils.translation import gettext_lazy as _
 from apps.console.links import address, queue_url
 from apps.console.queue_tree import by_unit
 from apps.console.quota_table import AmountColumn, QuotaTable
-from apps.core.formats import NOT_APPLICABLE, listed, number_text, show_value, time_text
+from apps.core.formats import NOT_APPLICABLE, listed, number_text, resource_text, show_value, time_text
 from apps.core.tables import LinkColumn, NumberColumn, PortalTable, TextColumn, TimeColumn
 from apps.observations.models import Event
 from apps.quotas.queue_detail import LocalQueueRow
 from apps.quotas.rows import QueueNode, QuotaRow
-from apps.quotas.sentences import amount_text
+from apps.quotas.sentences import amount_text, noun_of
 
 
 class QueueQuotaTable(QuotaTable):
@@ -22,6 +22,7 @@ class QueueQuotaTable(QuotaTable):
 
     caption = _("Quota by flavor")
 
+    flavor = TextColumn(verbose_name=_("Flavor"), classes="name", empty_values=())
     guaranteed = AmountColumn(verbose_name=_("Never lent"), absent=NOT_APPLICABLE, hide_small=True)
     borrowing_limit = AmountColumn(verbose_name=_("Borrowing limit"), visible=False)
     lending_limit = AmountColumn(verbose_name=_("Lending limit"), visible=False)
@@ -29,7 +30,7 @@ class QueueQuotaTable(QuotaTable):
     status_reserved = AmountColumn(verbose_name=_("By its own status"), visible=False)
 
     class Meta(QuotaTable.Meta):
-        exclude = ("queue",)
+        exclude: tuple[str, ...] = ("queue",)
         sequence = (
             "flavor",
             "bar",
@@ -46,6 +47,12 @@ class QueueQuotaTable(QuotaTable):
         )
         empty_text = _("It has no quota of accelerators of its own.")
 
+    def render_flavor(self, record: QuotaRow) -> SafeString:
+        noun = noun_of(record) if record.accelerator else resource_text(record.resource)
+        if noun == record.flavor or not record.flavor:
+            return format_html("{}", noun)
+        return format_html('{}<br><span class="muted">{}</span>', record.flavor, noun)
+
     def render_available(self, record: QuotaRow) -> str | SafeString:
         value = record.available
         if value is None:
@@ -54,6 +61,37 @@ class QueueQuotaTable(QuotaTable):
             text = _("over by %(n)s") % {"n": amount_text(record.resource, -value)}
             return format_html('<span class="state-bad">{}</span>', text)
         return show_value(value) if not value else amount_text(record.resource, value)
+
+
+class VolcanoQuotaTable(QueueQuotaTable):
+    """The same for a Volcano queue, which has no book of who lends to whom."""
+
+    caption = _("Quota by resource")
+
+    flavor = TextColumn(verbose_name=_("Resource"), classes="name", empty_values=())
+    nominal = AmountColumn(verbose_name=_("Deserved"), absent=NOT_APPLICABLE)
+    guarantee = AmountColumn(verbose_name=_("Guarantee"), absent=NOT_APPLICABLE, hide_small=True)
+    capability = AmountColumn(verbose_name=_("Capability"), absent=_("no limit"), hide_small=True)
+    real_capability = AmountColumn(verbose_name=_("Real capability"), absent=NOT_APPLICABLE, hide_small=True)
+    plugin = TextColumn(verbose_name=_("Plugin"), visible=False)
+
+    class Meta(QueueQuotaTable.Meta):
+        exclude = ("queue", "guaranteed", "borrowed", "lent", "borrowing_limit", "lending_limit")
+        sequence = (
+            "flavor",
+            "bar",
+            "reserved",
+            "admitted",
+            "guarantee",
+            "nominal",
+            "capability",
+            "real_capability",
+            "available",
+            "ceiling",
+            "pending",
+            "...",
+        )
+        empty_text = _("It has no quota of accelerators of its own.")
 
 
 class ChildTable(PortalTable):

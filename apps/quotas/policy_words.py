@@ -27,6 +27,11 @@ class Policy:
     value: str
     text: str
 
+    @property
+    def written(self) -> str:
+        """The value where the text does not begin with it anyway."""
+        return "" if self.text.startswith(self.value) else self.value
+
 
 _STRATEGIES = {
     "StrictFIFO": gettext_lazy(
