@@ -59,6 +59,29 @@ class QuotaNode:
 _EMPTY = Cell(ZERO)
 
 
+@dataclass(frozen=True, slots=True)
+class DominantShare:
+    """`ratio`: what a node borrows of its dominant resource, in per mille of what its parent could lend; `borrowed`: the
+    cells in which it borrows anything."""
+
+    ratio: Decimal
+    weight: Decimal
+    borrowed: frozenset[FlavorResource] = frozenset()
+
+    @property
+    def weighted(self) -> Decimal:
+        if not self.ratio:  # also of a borrower of what nobody could lend
+            return ZERO
+        return self.ratio / self.weight if self.weight else Decimal("Infinity")
+
+    @property
+    def rank(self) -> tuple[bool, Decimal]:
+        """By which shares are compared, lower first: borrowers of weight 0 last, among themselves by ratio."""
+        if self.ratio and not self.weight:
+            return True, self.ratio
+        return False, self.ratio / self.weight if self.ratio else ZERO
+
+
 @dataclass(slots=True)
 class _State:
     """A node in the tree, with its sums. `kept`: what the nodes below keep at home, which `subtree` leaves out."""
@@ -91,6 +114,7 @@ class QuotaTree:
             if parent:
                 self._states[parent].children.append(key)
         self._lent: dict[FlavorResource, dict[Key, Decimal]] = {}
+        self._heights: dict[str, int] = {}
         self._fill_quota()
         self.orphan_usage: dict[str, dict[FlavorResource, Decimal]] = {}
         for queue, held in (usage or {}).items():
@@ -254,6 +278,21 @@ class QuotaTree:
         out of reach. A queue's is its potential."""
         return self.potential_available(kind, name, fr) + self._states[kind, name].kept.get(fr, ZERO)
 
+    def local_available(self, kind: Kind, name: str, fr: FlavorResource) -> Decimal:
+        """Unused quota that is never lent upward."""
+        return max(ZERO, self.local_quota(kind, name, fr) - self.usage(kind, name, fr))
+
+    def height(self, kind: Kind, name: str) -> int:
+        """Steps down to the furthest queue: 0 for a queue, 1 for a cohort that has only queues below it."""
+        if kind == "ClusterQueue":
+            return 0
+        found = self._heights.get(name)
+        if found is None:
+            children = self._states[kind, name].children
+            found = max((self.height(*child) + 1 for child in children), default=0)
+            self._heights[name] = found
+        return found
+
     def borrowed(self, kind: Kind, name: str, fr: FlavorResource) -> Decimal:
         """Held beyond the own subtree's quota; 0 without a cohort above, where there is nobody to borrow from."""
         state = self._states[kind, name]
@@ -280,19 +319,24 @@ class QuotaTree:
     def weighted_share(self, kind: Kind, name: str) -> Decimal | None:
         """Dominant resource share in per mille of what the parent could lend, divided by the fair weight (Kueue
         shows it rounded up). Infinity for a borrower of weight 0; None where a cycle leaves it undefined."""
-        state = self._states[kind, name]
         if self.leads_to_cycle(kind, name):
             return None
+        return self.dominant_share(kind, name).weighted
+
+    def dominant_share(self, kind: Kind, name: str) -> DominantShare:
+        """The share that fair sharing compares, before it is weighted; of a root it is 0."""
+        state = self._states[kind, name]
+        weight = state.node.fair_weight
         if state.parent is None:
-            return ZERO
+            return DominantShare(ZERO, weight)
+        cells: list[FlavorResource] = []
         borrowed: dict[str, Decimal] = {}
         for fr in state.subtree:  # Kueue leaves out flavors that the spec no longer lists
             if beyond := self._beyond(state, fr):
+                cells.append(fr)
                 borrowed[fr[1]] = borrowed.get(fr[1], ZERO) + beyond
         if not borrowed:
-            return ZERO
-        if state.node.fair_weight == 0:
-            return Decimal("Infinity")
+            return DominantShare(ZERO, weight)
         lendable: dict[str, Decimal] = {}
         for fr in self._states[self.root_of(kind, name)].subtree:
             if fr[1] in borrowed:
@@ -303,7 +347,7 @@ class QuotaTree:
             for resource, amount in borrowed.items()
             if lendable.get(resource, ZERO) > 0
         ]
-        return max(ratios, default=ZERO) / state.node.fair_weight
+        return DominantShare(max(ratios, default=ZERO), weight, frozenset(cells))
 
     def without_stopped(self) -> QuotaTree:
         """The same tree with the quota of stopped queues taken out: the difference is what hangs on them."""

@@ -1,0 +1,211 @@
+"""What the engine remembers while it works: the tree with what is held, the work of each queue, and what follows from
+the specs. Input: a Situation; output: `Books`. Invariants: a holder's amounts are in the tree exactly once; `trial`
+leaves everything as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+from apps.quotas.engine.eligible import may_use
+from apps.quotas.engine.model import ZERO, Assigned, Flavor, Group, PodSet, Queue, Situation, Work
+from apps.quotas.tree import FlavorResource, Key, QuotaTree
+
+Amounts = Mapping[FlavorResource, Decimal]
+Tried = tuple[Mapping[str, int], ...]
+"""Per pod set, by resource: the last flavor that was tried, -1 when the next attempt starts over."""
+
+
+@dataclass(slots=True)
+class Holder:
+    """A piece of work that has quota reserved. `evicted`: it was told to go and still holds it."""
+
+    work: Work
+    assigned: Mapping[str, Assigned]
+    held: dict[FlavorResource, Decimal]
+    reserved_at: float
+    evicted: bool = False
+
+
+def held_by(assigned: Mapping[str, Assigned]) -> dict[FlavorResource, Decimal]:
+    """Amounts by (flavor, resource) over all pod sets."""
+    total: dict[FlavorResource, Decimal] = {}
+    for part in assigned.values():
+        for resource, flavor in part.flavors.items():
+            total[flavor, resource] = total.get((flavor, resource), ZERO) + part.amounts.get(resource, ZERO)
+    return total
+
+
+@dataclass(slots=True)
+class Books:
+    """`generation`: by queue, how often quota was given back or changed there: what was tried before counts no more."""
+
+    queues: dict[str, Queue]
+    flavors: Mapping[str, Flavor]
+    tree: QuotaTree
+    fair: bool
+    fair_strategies: tuple[str, ...]
+    now: float = 0.0
+    holders: dict[str, dict[str, Holder]] = field(default_factory=dict)
+    by_uid: dict[str, Holder] = field(default_factory=dict)
+    generation: dict[str, int] = field(default_factory=dict)
+    _keys: dict[tuple[str, ...], frozenset[str]] = field(default_factory=dict)
+    _may_use: dict[tuple[int, str, tuple[str, ...]], tuple[PodSet, bool]] = field(default_factory=dict)
+    _queues_below: dict[Key, tuple[str, ...]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, situation: Situation) -> Books:
+        queues = {queue.name: queue for queue in situation.queues}
+        tree = QuotaTree([*(queue.node for queue in situation.queues), *situation.cohorts])
+        books = cls(queues, situation.flavors, tree, situation.fair_sharing, situation.fair_strategies)
+        books.holders = {name: {} for name in queues}
+        books.generation = dict.fromkeys(queues, 1)
+        for work in situation.work:
+            if work.holds is not None and work.queue in queues:
+                books.hold(work, work.holds, work.reserved_at)
+        return books
+
+    def with_queue(self, queue: Queue) -> Books:
+        """The same work with one queue's spec replaced; what was tried in it before counts no more."""
+        queues = {**self.queues, queue.name: queue}
+        cohorts = [self.tree.node(*key) for key in self.tree if key[0] == "Cohort"]
+        made = Books(
+            queues,
+            self.flavors,
+            QuotaTree([*(each.node for each in queues.values()), *cohorts]),
+            self.fair,
+            self.fair_strategies,
+            self.now,
+            generation={name: generation + 1 for name, generation in self.generation.items()},
+        )
+        made.holders = {name: {} for name in queues}
+        for holder in self.by_uid.values():
+            again = made.hold(holder.work, holder.assigned, holder.reserved_at)
+            again.evicted = holder.evicted
+        return made
+
+    # ---- holding ------------------------------------------------------------------------------------------
+
+    def hold(self, work: Work, assigned: Mapping[str, Assigned], reserved_at: float) -> Holder:
+        holder = Holder(work, assigned, held_by(assigned), reserved_at)
+        self.holders[work.queue][work.uid] = self.by_uid[work.uid] = holder
+        self.tree.add_usage(work.queue, holder.held)
+        return holder
+
+    def give_back(self, uid: str) -> Holder:
+        holder = self.by_uid.pop(uid)
+        queue = holder.work.queue
+        del self.holders[queue][uid]
+        self.lift(holder)
+        self.generation[queue] += 1
+        return holder
+
+    def lift(self, holder: Holder) -> None:
+        """Take its amounts off the tree, only."""
+        self.tree.add_usage(holder.work.queue, {fr: -amount for fr, amount in holder.held.items()})
+
+    def lay(self, holder: Holder) -> None:
+        """Put them back."""
+        self.tree.add_usage(holder.work.queue, holder.held)
+
+    @contextmanager
+    def trial(self, queue: str, amounts: Amounts) -> Iterator[None]:
+        """With more held in a queue, for the time of a look."""
+        self.tree.add_usage(queue, amounts)
+        try:
+            yield
+        finally:
+            self.tree.add_usage(queue, {fr: -amount for fr, amount in amounts.items()})
+
+    @contextmanager
+    def without(self, holders: Iterable[Holder]) -> Iterator[None]:
+        """With some work gone, for the time of a look."""
+        gone = list(holders)
+        for holder in gone:
+            self.lift(holder)
+        try:
+            yield
+        finally:
+            for holder in gone:
+                self.lay(holder)
+
+    # ---- numbers as Kueue's snapshot gives them -------------------------------------------------------------
+
+    def available(self, queue: str, fr: FlavorResource) -> Decimal:
+        return max(ZERO, self.tree.available("ClusterQueue", queue, fr))
+
+    def nominal(self, queue: str, fr: FlavorResource) -> Decimal:
+        return self.tree.subtree_quota("ClusterQueue", queue, fr)
+
+    def beyond(self, key: Key, fr: FlavorResource, more: Decimal = ZERO) -> bool:
+        """Whether a node would hold more than its subtree's quota."""
+        return self.tree.usage(*key, fr) + more > self.tree.subtree_quota(*key, fr)
+
+    def within_nominal(self, key: Key, cells: Iterable[FlavorResource]) -> bool:
+        return not any(self.beyond(key, fr) for fr in cells)
+
+    def path_up(self, queue: str) -> list[Key]:
+        """The cohorts above a queue, root last."""
+        path: list[Key] = []
+        parent = self.tree.parent("ClusterQueue", queue)
+        while parent is not None:
+            path.append(("Cohort", parent))
+            parent = self.tree.parent("Cohort", parent)
+        return path
+
+    def has_parent(self, key: Key) -> bool:
+        return self.tree.parent(*key) is not None
+
+    def queues_below(self, key: Key) -> tuple[str, ...]:
+        """Names of all queues at or below a node, in order."""
+        found = self._queues_below.get(key)
+        if found is None:
+            if key[0] == "ClusterQueue":
+                found = (key[1],)
+            else:
+                below = (self.queues_below(child) for child in self.tree.children(*key))
+                found = tuple(sorted(name for names in below for name in names))
+            self._queues_below[key] = found
+        return found
+
+    def fits(self, queue: str, amounts: Amounts) -> bool:
+        return all(amount <= self.available(queue, fr) for fr, amount in amounts.items())
+
+    def height_that_fits(self, queue: str, fr: FlavorResource, amount: Decimal) -> tuple[int, bool]:
+        """(height of the lowest subtree whose own quota takes `amount` more, whether it is smaller than the whole
+        tree). Height 0: the queue's own quota."""
+        key: Key = ("ClusterQueue", queue)
+        if not self.beyond(key, fr, amount) or not self.has_parent(key):
+            return 0, self.has_parent(key)
+        left = amount - self.tree.local_available(*key, fr)
+        path = self.path_up(queue)
+        for node in path:
+            if not self.beyond(node, fr, left):
+                return self.tree.height(*node), self.has_parent(node)
+            left -= self.tree.local_available(*node, fr)
+        return self.tree.height(*path[-1]), False
+
+    # ---- flavors ------------------------------------------------------------------------------------------
+
+    def group_of(self, queue: str, resource: str) -> Group | None:
+        return next((group for group in self.queues[queue].groups if resource in group.covered), None)
+
+    def may_use(self, flavor: str, pod_set: PodSet, group: Group) -> bool:
+        """Remembered per pod set: the answer does not change while specs do not."""
+        key = (id(pod_set), flavor, group.flavors)
+        known = self._may_use.get(key)
+        if known is None or known[0] is not pod_set:
+            known = (pod_set, may_use(self.flavors[flavor], pod_set, self._label_keys(group)))
+            self._may_use[key] = known
+        return known[1]
+
+    def _label_keys(self, group: Group) -> frozenset[str]:
+        found = self._keys.get(group.flavors)
+        if found is None:
+            named = (self.flavors[name].node_labels for name in group.flavors if name in self.flavors)
+            found = frozenset(key for labels in named for key in labels)
+            self._keys[group.flavors] = found
+        return found

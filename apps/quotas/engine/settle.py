@@ -1,0 +1,145 @@
+"""Where a situation comes to rest when nothing else happens: nobody arrives or finishes, and victims go at once.
+
+Input: a Situation; output: an Outcome. Trees are settled one after the other, since none changes another.
+"""
+
+from __future__ import annotations
+
+from apps.quotas.engine.model import Admitted, Outcome, Pending, Preempted, Reason, Situation
+from apps.quotas.engine.scheduler import Scheduler
+from apps.quotas.tree import Key
+
+MAX_CYCLES = 100_000
+
+
+def settle(situation: Situation, *, max_cycles: int = MAX_CYCLES) -> Outcome:
+    """Runs cycles until nothing moves, `max_cycles` are over, or a tree is in a state that it was in before (work
+    preempts each other in turn): then `settled` is False."""
+    run = _Run(situation, max_cycles)
+    roots = dict.fromkeys(
+        run.scheduler.books.tree.root_of("ClusterQueue", name) for name in run.scheduler.lines
+    )
+    for root in sorted(roots):
+        run.settle_tree(root)
+    return run.outcome()
+
+
+class _Run:
+    def __init__(self, situation: Situation, max_cycles: int) -> None:
+        self.situation, self.max_cycles = situation, max_cycles
+        self.scheduler = Scheduler(situation)
+        self.scheduler.now += 1
+        self.had = frozenset(self.scheduler.books.by_uid)
+        self.preempted: list[Preempted] = []
+        self.cycles = 0
+        self.settled = True
+        self._release_drained()
+
+    def _release_drained(self) -> None:
+        """HoldAndDrain also sends away what runs."""
+        for name, queue in self.scheduler.books.queues.items():
+            if queue.drains:
+                for uid in list(self.scheduler.books.holders[name]):
+                    self.scheduler.release(uid)
+
+    def settle_tree(self, root: Key) -> None:
+        scheduler = self.scheduler
+        seen: set[frozenset[tuple[str, tuple[object, ...]]]] = set()
+        while True:
+            if self.cycles >= self.max_cycles:
+                self.settled = False
+                return
+            self.cycles += 1
+            decisions = scheduler.cycle_of(root)
+            victims = [decision for decision in decisions if isinstance(decision, Preempted)]
+            if victims:
+                state = self._state(root)
+                if state in seen:
+                    self.settled = False
+                    return
+                seen.add(state)
+                self.preempted += victims
+                for victim in victims:
+                    scheduler.release(victim.uid)
+            elif not scheduler.is_restless(root):
+                return
+
+    def _state(self, root: Key) -> frozenset[tuple[str, tuple[object, ...]]]:
+        """Who holds what, in which flavors, and who is told to go."""
+        books = self.scheduler.books
+        return frozenset(
+            (uid, (holder.evicted, *sorted(holder.held.items())))
+            for name in books.queues_below(root)
+            for uid, holder in books.holders[name].items()
+        )
+
+    # ---- the answer -----------------------------------------------------------------------------------------
+
+    def outcome(self) -> Outcome:
+        books = self.scheduler.books
+        admitted = {
+            uid: Admitted(
+                uid,
+                holder.assigned,
+                any(books.beyond(("ClusterQueue", holder.work.queue), fr) for fr in holder.held),
+            )
+            for uid, holder in books.by_uid.items()
+            if uid not in self.had or uid in self._sent_away
+        }
+        usage = {
+            name: {
+                fr: amount
+                for fr in {cell for holder in holders.values() for cell in holder.held}
+                if (amount := books.tree.usage("ClusterQueue", name, fr))
+            }
+            for name, holders in books.holders.items()
+        }
+        return Outcome(
+            admitted=admitted,
+            kept=frozenset(uid for uid in self.had if uid in books.by_uid and uid not in admitted),
+            preempted=tuple(self.preempted),
+            pending=self._pending(),
+            usage=usage,
+            cycles=self.cycles,
+            settled=self.settled,
+            gaps=_gaps(self.situation),
+        )
+
+    @property
+    def _sent_away(self) -> frozenset[str]:
+        drained = {
+            work.uid
+            for work in self.situation.work
+            if work.holds is not None
+            and work.queue in self.scheduler.books.queues
+            and self.scheduler.books.queues[work.queue].drains
+        }
+        return frozenset(victim.uid for victim in self.preempted) | drained
+
+    def _pending(self) -> dict[str, Pending]:
+        found = dict(self.scheduler.blocked)
+        for name, line in self.scheduler.lines.items():
+            inactive = self.scheduler.inactive(name)
+            for waiter in line:
+                uid = waiter.work.uid
+                if inactive:
+                    found[uid] = Pending(uid, "QueueInactive", (Reason("QueueInactive"),))
+                elif waiter.verdict is not None:
+                    found[uid] = waiter.verdict
+                elif line.strict and self.settled:
+                    found[uid] = Pending(uid, "BehindHead", (Reason("BehindHead"),))
+                else:
+                    found[uid] = Pending(uid, "NotEvaluated", (Reason("NotEvaluated"),))
+        return found
+
+
+def _gaps(situation: Situation) -> frozenset[str]:
+    """What plays a part here and is not modelled."""
+    found = {"time"}
+    if any(flavor.topology for flavor in situation.flavors.values()) or any(
+        pod_set.topology for work in situation.work for pod_set in work.pod_sets
+    ):
+        found.add("topology")
+    if any(queue.checks for queue in situation.queues):
+        found.add("admission_checks")
+    return frozenset(found)
