@@ -84,6 +84,11 @@ def work_of(world: World, team: str, number: int) -> None:
 
 @pytest.fixture
 def busy(world: World) -> World:
+    make_busy(world)
+    return world
+
+
+def make_busy(world: World) -> None:
     keep_observation_partitions(now=world.now)
     Cluster.objects.update(prometheus_url="http://prometheus.example")
     spot = Node.objects.get(name="gpu-2")
@@ -93,7 +98,6 @@ def busy(world: World) -> World:
     resource_slice(world, "slice", node="gpu-2", devices=devices)
     for number, team in enumerate(("red", "blue")):
         work_of(world, team, number)
-    return world
 
 
 def answer(world: World, role: str, path: str) -> str:
