@@ -7,7 +7,7 @@ from django.http import Http404, HttpRequest, HttpResponseBase
 from apps.console.finding_table import FindingTable
 from apps.console.frame import Page
 from apps.core.tables import table_csv, wants_csv
-from apps.findings.filters import SEVERITIES, FindingForm
+from apps.findings.filters import AREAS, SEVERITIES, FindingForm
 from apps.findings.selectors import findings as find
 from apps.observations.models import Source
 
@@ -27,6 +27,7 @@ def findings(request: HttpRequest) -> HttpResponseBase:
     context = {
         "form": form,
         "severities": SEVERITIES,
+        "areas": AREAS,
         "codes": sorted({item.code for item in found}),
         "hidden": [(name, value) for name, value in chosen if value],
         "filtered": any(request.GET.get(name) for name in form.fields if name != "cluster"),

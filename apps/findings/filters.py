@@ -12,12 +12,19 @@ from apps.findings.rows import Finding
 from apps.fleet.filters import OwnerForm
 
 SEVERITIES = (("bad", _("Act now")), ("warn", _("Soon")), ("note", _("Note")))
+AREAS = (
+    ("sight", _("Sources")),
+    ("cards", _("Nodes and cards")),
+    ("quota", _("Quota and queues")),
+    ("work", _("Work")),
+)
 
 
 class FindingForm(OwnerForm):
-    """Narrow by severity, code, object and what is said; a named team shows what that team is told."""
+    """Narrow by severity, area, code, object and what is said; a named team shows what that team is told."""
 
     severity = forms.ChoiceField(label=_("Severity"), required=False, choices=[("", _("all")), *SEVERITIES])
+    area = forms.ChoiceField(label=_("About"), required=False, choices=[("", _("all")), *AREAS])
     code = forms.CharField(label=_("Code"), required=False, max_length=60)
     kind = forms.CharField(label=_("Kind of object"), required=False, max_length=40)
     name = forms.CharField(label=_("Name of object"), required=False, max_length=253)
@@ -30,8 +37,9 @@ class FindingForm(OwnerForm):
 
 
 def _fits(item: Finding, chosen: dict[str, Any]) -> bool:
-    if chosen["severity"] not in ("", item.severity) or chosen["code"] not in ("", item.code):
-        return False
+    for name in ("severity", "area", "code"):
+        if chosen[name] not in ("", getattr(item, name)):
+            return False
     if (kind := chosen["kind"]) or chosen["name"]:
         refs = item.objects
         if not any(kind in ("", ref.kind) and chosen["name"] in ("", ref.name) for ref in refs):

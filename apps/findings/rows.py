@@ -14,6 +14,7 @@ Severity = Literal["bad", "warn", "note"]
 Target = Literal["sources", "node", "capacity", "topology", "queues", "queue", "admissions", "team", ""]
 
 NAMES_SHOWN = 3
+_AREAS = {"source": "sight", "quarantine": "sight", "waiting": "work", "queue": "quota", "quota": "quota"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,12 @@ class Finding:
         """What kind of finding it is, the same for all of its kind."""
         first, *rest = self.key.split("/", 2)
         return rest[0] if first in ("quota", "capacity") else first
+
+    @property
+    def area(self) -> str:
+        """What it concerns: "sight" (what the portal reads), "work", "quota" or "cards"."""
+        first = self.key.split("/", 1)[0].split("-")[0]
+        return _AREAS.get(first, "cards")
 
     @property
     def started(self) -> datetime | None:

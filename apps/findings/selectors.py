@@ -21,7 +21,7 @@ from apps.findings.words import words
 from apps.fleet.models import Cluster
 from apps.fleet.selectors import enabled_clusters
 
-__all__ = ["Finding", "Ref", "Severity", "Target", "findings", "findings_about"]
+__all__ = ["Finding", "Ref", "Severity", "Target", "findings", "findings_about", "worst_of_queues"]
 
 _RANK: dict[Severity, int] = {"bad": 0, "warn": 1, "note": 2}
 _NO_TIME = datetime.max.replace(tzinfo=UTC)
@@ -62,6 +62,15 @@ def findings_about(
         found += supply_findings(now=now, clusters=[cluster])
     ref = Ref(kind, namespace, name)
     return _finished(item for item in found if ref in item.objects)
+
+
+def worst_of_queues(
+    *, now: datetime, clusters: Collection[Cluster], team_ids: Collection[int] | None, limit: int
+) -> list[Finding]:
+    """The worst of what concerns queues and their quota, at most `limit`, without what rests on nodes."""
+    found = _of_queues(now=now, clusters=clusters, team_ids=team_ids)
+    found.sort(key=lambda item: (_RANK[item.severity], item.since or _NO_TIME, item.key))
+    return _finished(found[:limit])
 
 
 def _of_queues(

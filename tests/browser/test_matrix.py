@@ -31,6 +31,7 @@ PAGES = {
     "local-queue": "/queues/demo/LocalQueue/train/?namespace=foundation-models",
     "queue-inactive": "/queues/demo/ClusterQueue/next-generation-cq/",
     "queue-list": "/queues/?state=waiting&lines=flavors",
+    "findings": "/findings/?area=quota",
     "admissions": "/admissions/?by=cause&window=24h",
     "workload": "/workloads/{workload}/",
     "sources": "/sources/",

@@ -27,6 +27,7 @@ PAGES = {
     "stack": "/capacity/stack/",
     "queues": "/queues/",
     "queue": "/queues/east/ClusterQueue/red-cq/",
+    "findings": "/findings/",
     "admissions": "/admissions/",
     "workload": "/workloads/uid-red-waits/",
     "sources": "/sources/",
@@ -301,7 +302,12 @@ def _more(world: World, number: int) -> None:
 
 
 # The overview asks every layer at once, a node's page its cards, their telemetry and its software.
-MOST_QUERIES = {"/": 90, "/capacity/nodes/gpu-1/": 60}
+MOST_QUERIES = {
+    "/": 100,
+    "/capacity/nodes/gpu-1/": 60,
+    "/queues/east/ClusterQueue/red-cq/": 75,
+    "/findings/": 65,
+}
 
 
 @pytest.mark.parametrize("path", PAGES.values(), ids=PAGES)
