@@ -15,13 +15,14 @@ from urllib.parse import urlencode
 from django.core.paginator import Page as Slice
 from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import render
 from django.utils.safestring import SafeString
 from django.views.decorators.gzip import gzip_page
 
 from apps.accounts.selectors import visible_teams
 from apps.console.access import reader
 from apps.console.frame import QUOTA, Page
-from apps.console.links import with_query
+from apps.console.links import address, finding_url, with_query
 from apps.console.queue_tree import (
     LINES_OPEN,
     Amounts,
@@ -36,13 +37,15 @@ from apps.console.queue_tree import (
 )
 from apps.console.quota_table import QuotaTable
 from apps.core.tables import table_csv, wants_csv
+from apps.findings.selectors import worst_of_queues
 from apps.quotas.filters import QueueFilterForm, flat
 from apps.quotas.rows import QueueNode
 from apps.quotas.selectors import queue_forest
 
 PER_PAGE = 60
 SYSTEMS = ("kueue", "volcano")
-OWN_PARAMETERS = ("open", "part", "page", "format", "table")
+OWN_PARAMETERS = ("open", "part", "page", "format", "table", "attention")
+FINDINGS_SHOWN = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +68,16 @@ def queues(request: HttpRequest) -> HttpResponseBase:
     if wants_csv(request):
         found = form.narrowed_nodes(forest) if form.is_valid() else []
         return table_csv(QuotaTable([row for _depth, node in found for row in node.rows]), request)
+    if request.GET.get("attention"):
+        return _attention(page)
     if part := request.GET.get("part"):
         return _part(page, form, forest, part)
     panels, count = _list(page, form, forest) if form.is_valid() and form.lists else _tree(page, form, forest)
     named = form.fields.keys() - {"cluster"}
     context = {
         "form": form,
+        "attention_url": address("queues", cluster=page.cluster_slug, attention="1"),
+        "findings_url": address("findings", area="quota", cluster=page.cluster_slug),
         "panels": panels,
         "count": count,
         "teams": visible_teams(reader(request)),
@@ -82,6 +89,19 @@ def queues(request: HttpRequest) -> HttpResponseBase:
         "unfiltered": urlencode({"cluster": page.cluster_slug}) if page.cluster else "",
     }
     return page.render("console/queues.html", context)
+
+
+def _attention(page: Page) -> HttpResponse:
+    """The worst few of what does not fit together, for a page that is shown already: looking for them takes longer
+    than the page itself."""
+    worst = worst_of_queues(
+        now=page.now, clusters=page.clusters, team_ids=page.team_ids, limit=FINDINGS_SHOWN
+    )
+    context = {
+        "findings": [(one, finding_url(one)) for one in worst],
+        "all_url": address("findings", area="quota", cluster=page.cluster_slug),
+    }
+    return render(page.request, "console/_findings.html", context)
 
 
 def _shown(form: QueueFilterForm, nodes: Sequence[QueueNode]) -> list[QueueNode]:
