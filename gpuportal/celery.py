@@ -72,6 +72,8 @@ app.conf.update(
         "worker.tasks.dispatch_rollups": {"queue": "rollup"},
         "worker.tasks.upkeep": {"queue": "rollup"},
         "worker.tasks.note_findings": {"queue": "rollup"},
+        "worker.tasks.dispatch_quotas": {"queue": "rollup"},
+        "worker.tasks.note_quotas": {"queue": "rollup"},
     },
     task_serializer="json",
     accept_content=["json"],
@@ -102,6 +104,11 @@ app.conf.update(
             "task": "worker.tasks.note_findings",
             "schedule": crontab(minute="*/2"),
             "options": {"expires": 110},
+        },
+        "quotas": {
+            "task": "worker.tasks.dispatch_quotas",
+            "schedule": crontab(),
+            "options": {"expires": 55},
         },
         "upkeep": {
             "task": "worker.tasks.upkeep",

@@ -14,6 +14,7 @@ from apps.api.gpu_weights import GpuWeightsView
 from apps.api.nodes import NodesView, NodeView
 from apps.api.queue_detail import QueueView
 from apps.api.queues import QueuesView
+from apps.api.quota_history import QuotaHistoryView
 from apps.api.quotas import QuotasView
 from apps.api.rates import RatesView
 from apps.api.sources import SourcesView
@@ -49,6 +50,7 @@ urlpatterns = [
         name="queue",
     ),
     path("v1/quotas/", QuotasView.as_view(), name="quotas"),
+    path("v1/quotas/history/", QuotaHistoryView.as_view(), name="quota-history"),
     path("v1/quotas/what-if/", WhatIfView.as_view(), name="what-if"),
     path("v1/workloads/", WorkloadsView.as_view(), name="workloads"),
     re_path(rf"^v1/workloads/(?P<uid>{NAME})/$", WorkloadView.as_view(), name="workload"),

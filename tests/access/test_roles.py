@@ -100,6 +100,15 @@ ROUTES: dict[str, list[Case]] = {
         ("/charts/allocation-ratio.json", EVERYBODY),
         ("/charts/node-utilisation.json?node=gpu-1", EVERYBODY),
         ("/charts/node-utilisation.json", NOTHING),
+        (
+            "/charts/queue-quota.json?cluster=east&kind=ClusterQueue&queue=red-cq&flavor=h100&resource=nvidia.com/gpu",
+            RED,
+        ),
+        (
+            "/charts/queue-quota.json?cluster=east&kind=ClusterQueue&queue=blue-cq&resource=nvidia.com/gpu",
+            BLUE,
+        ),
+        ("/charts/queue-quota.json?kind=ClusterQueue&queue=red-cq&resource=nvidia.com/gpu", NOTHING),
         ("/charts/none.json", NOTHING),
     ],
     "console:chart": [
@@ -109,6 +118,11 @@ ROUTES: dict[str, list[Case]] = {
         ("/charts/capacity-trend/?bucket=week", NOTHING),
         ("/charts/allocation-ratio/", EVERYBODY),
         ("/charts/node-utilisation/?node=gpu-1&cluster=east", EVERYBODY),
+        (
+            "/charts/queue-quota/?cluster=east&kind=Cohort&queue=all&flavor=h100&resource=nvidia.com/gpu&window=year",
+            (302, 404, 200, 200, 200, 200, 200),
+        ),
+        ("/charts/queue-quota/?cluster=east&kind=Cohort&queue=none&resource=nvidia.com/gpu", NOTHING),
         ("/charts/none/", NOTHING),
     ],
     "api:clusters": [("/api/v1/clusters/", rest(EVERYBODY))],
@@ -141,6 +155,21 @@ ROUTES: dict[str, list[Case]] = {
         ("/api/v1/queues/none/ClusterQueue/red-cq/", rest(NOTHING)),
     ],
     "api:quotas": [("/api/v1/quotas/", rest(EVERYBODY))],
+    "api:quota-history": [
+        (
+            "/api/v1/quotas/history/?cluster=east&kind=ClusterQueue&queue=red-cq&flavor=h100&resource=nvidia.com/gpu",
+            rest(RED),
+        ),
+        (
+            "/api/v1/quotas/history/?cluster=east&kind=ClusterQueue&queue=blue-cq&resource=nvidia.com/gpu",
+            rest(BLUE),
+        ),
+        (
+            "/api/v1/quotas/history/?cluster=east&kind=Cohort&queue=all&resource=nvidia.com/gpu",
+            rest((302, 404, 200, 200, 200, 200, 200)),
+        ),
+        ("/api/v1/quotas/history/?cluster=none&kind=Cohort&queue=all&resource=nvidia.com/gpu", rest(NOTHING)),
+    ],
     "api:what-if": [("/api/v1/quotas/what-if/", (401, *(405,) * 6))],
     "api:workloads": [("/api/v1/workloads/", rest(EVERYBODY))],
     "api:workload": [

@@ -4,6 +4,16 @@ from __future__ import annotations
 
 from .collecting import collect, dispatch
 from .findings import note
+from .quotas import dispatch_quotas, note_quotas
 from .upkeep import dispatch_rollups, rollup, upkeep
 
-__all__ = ["collect", "dispatch", "dispatch_rollups", "note", "rollup", "upkeep"]
+__all__ = [
+    "collect",
+    "dispatch",
+    "dispatch_quotas",
+    "dispatch_rollups",
+    "note",
+    "note_quotas",
+    "rollup",
+    "upkeep",
+]

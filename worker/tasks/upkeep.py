@@ -10,6 +10,7 @@ from django.utils import timezone
 from apps.findings.services import drop_old_spans
 from apps.fleet.models import Cluster
 from apps.observations.retention import drop_gone, keep_observation_partitions
+from apps.quotas.history import thin_quota_points
 from apps.usage.services import capacity_snapshot, rollup_hours
 
 logger = logging.getLogger(__name__)
@@ -43,7 +44,7 @@ def upkeep() -> dict[str, int]:
     """Partitions ahead and out of their retention, and objects that have been gone for long."""
     now = timezone.now()
     done = keep_observation_partitions(now=now)
-    removed = drop_gone(now=now) + drop_old_spans(now=now)
+    removed = drop_gone(now=now) + drop_old_spans(now=now) + thin_quota_points(now=now)
     logger.info(
         "upkeep: %d partitions made, %d dropped, %d old rows removed",
         len(done.created),
