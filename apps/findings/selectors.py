@@ -90,9 +90,26 @@ def _of_queues(
     return [*found, *said.values()]
 
 
+def _without_echoes(found: list[Finding]) -> list[Finding]:
+    """A flavor that does not exist is carried by no node: told once, of the queue that names it."""
+    missing = {
+        (item.cluster_id, ref)
+        for item in found
+        if item.key.endswith("/flavor_missing")
+        for ref in item.objects
+        if ref.kind == "flavor"
+    }
+    return [
+        item
+        for item in found
+        if item.code != "flavor_without_nodes"
+        or not any((item.cluster_id, ref) in missing for ref in item.objects)
+    ]
+
+
 def _finished(found: Iterable[Finding]) -> list[Finding]:
     """With why, advice and how long it has been found, in order."""
-    rows = list(found)
+    rows = _without_echoes(list(found))
     seen = {
         key: (first, last)
         for key, first, last in FindingSpan.objects.filter(

@@ -142,7 +142,9 @@ def _never_admits(facts: Facts) -> Iterator[Problem]:
         said, thing = facts.queues[name], _queue(name)
         for cause, names in _missing(facts, name, said):
             values = {"names": ", ".join(names)} if names else {}
-            yield Problem("never_admits", cause, (thing,), values=values)
+            kind = "flavor" if cause == "flavor_missing" else "AdmissionCheck"
+            objects = (thing, *(Thing(kind, "", missing) for missing in names))
+            yield Problem("never_admits", cause, objects, values=values)
         if said.selector is None:
             yield Problem("never_admits", "no_selector", (thing,))
         elif facts.namespaces is not None and not _any_matches(said.selector, facts.namespaces.values()):

@@ -62,6 +62,9 @@ def test_each_matter_is_told_once() -> None:
     assert len({item.key for item in found}) == len(found)
     about = [item for item in found if item.objects[0].name == "broken-cq"]
     assert [(item.code, item.since is not None) for item in about] == [("never_admits", True)]
+    everything = findings(now=AT, clusters=[cluster])
+    named = [item.code for item in everything if any(ref.name == "h200" for ref in item.objects)]
+    assert named == ["never_admits"]
 
 
 def test_namespaces_are_judged_once_they_are_read() -> None:
