@@ -23,6 +23,7 @@ from apps.console.figures import PALETTE, Line, Series
 from apps.console.figures import figure as figure_of
 from apps.console.frame import FLEET, QUOTA, Page
 from apps.console.links import address, with_query
+from apps.console.queue_charts import queue_quota
 from apps.core.csv import csv_response
 from apps.core.tables import wants_csv
 from apps.core.windows import Bucket, choose_bucket
@@ -118,6 +119,13 @@ KINDS: dict[str, _Kind] = {
         (Source.DCGM,),
         capacity_charts.node_utilisation,
         "capacity",
+    ),
+    "queue-quota": _Kind(
+        _("Nominal, held and waiting over time"),
+        _("Mean of each step as the portal saw it. A gap is time in which the source was not read."),
+        QUOTA,
+        queue_quota,
+        "queues",
     ),
     "reasons": _Kind(
         _("Waiting work over time"),

@@ -13,8 +13,10 @@ from django.http import Http404, HttpRequest, HttpResponseBase
 from apps.accounts.selectors import visible_teams
 from apps.admissions.queue_work import QueueName, holding_in, waiting_in
 from apps.console.access import reader
+from apps.console.charts import Chart
 from apps.console.frame import WORK, Page
-from apps.console.links import address, finding_url, queue_url
+from apps.console.links import address, finding_url, queue_url, with_query
+from apps.console.queue_charts import LABELS, window_of
 from apps.console.queue_tables import (
     ChildTable,
     EventTable,
@@ -28,7 +30,7 @@ from apps.core.tables import PortalTable, table_csv, wants_csv
 from apps.findings.selectors import Finding, findings_about
 from apps.quotas.policy_words import share_text
 from apps.quotas.queue_detail import EVENTS_SHOWN, QueueDetail, queue_detail, queue_events
-from apps.quotas.rows import QueueNode
+from apps.quotas.rows import QueueNode, QuotaRow
 
 SIBLINGS_SHOWN = 30
 
@@ -57,6 +59,7 @@ def queue(request: HttpRequest, cluster: str, kind: str, name: str) -> HttpRespo
         "children_url": _under(node) if node is not None and node.children else "",
         "share": share_text(node.weighted_share) if node is not None and _shares(node) else "",
         "sums": _sums(found, tables),
+        **_chart(page, found),
         "has_work": "waiting" in tables,
         **{key: page.prepare(table) for key, table in tables.items()},
     }
@@ -93,6 +96,44 @@ def _findings(page: Page, found: QueueDetail) -> list[tuple[Finding, str]]:
     )
     here = page.request.path
     return [(one, "" if finding_url(one).startswith(here) else finding_url(one)) for one in about]
+
+
+def _chart(page: Page, found: QueueDetail) -> dict[str, object]:
+    """The history of one of its rows: the one that is asked for, else the one of which there is most to say."""
+    rows = [
+        row for row in (found.node.rows if found.node is not None else ()) if row.accelerator and row.matters
+    ]
+    if found.kind == "LocalQueue" or not rows:
+        return {}
+    asked = page.request.GET.get("of", "")
+    shown = next((row for row in rows if _cell(row) == asked), None) or max(
+        rows, key=lambda row: (row.reserved + row.pending, row.nominal or 0)
+    )
+    window = window_of(page.request.GET.get("window", ""))
+    chart = Chart.of(
+        "queue-quota",
+        page,
+        cluster=found.cluster.slug,
+        kind=found.kind,
+        queue=found.name,
+        flavor=shown.flavor,
+        resource=shown.resource,
+        window=window,
+    )
+    return {
+        "chart": chart,
+        "windows": [(LABELS[key], with_query(page.request, window=key) + "#history") for key in LABELS],
+        "window": LABELS[window],
+        "of": [
+            (row, with_query(page.request, of=_cell(row)) + "#history", row is shown)
+            for row in rows
+            if len(rows) > 1
+        ],
+    }
+
+
+def _cell(row: QuotaRow) -> str:
+    return f"{row.flavor}:{row.resource}"
 
 
 def _url(node: QueueNode) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -12,6 +13,7 @@ from apps.api.tests.world import GPU, World, cluster_object, queue, workload
 from apps.fleet.models import Cluster, TeamBinding
 from apps.observations.models import ClusterObject, Event
 from apps.quotas.filters import flat
+from apps.quotas.history import note_quotas
 from apps.quotas.selectors import queue_forest
 
 from .test_pages import download, text
@@ -277,6 +279,42 @@ class TestQueuePage:
     def test_unknown_parameters_of_rest_are_refused(self, tree: World) -> None:
         client = tree.client("admin")
         assert client.get("/api/v1/queues/east/ClusterQueue/red-cq/?q=x").status_code == 400
+
+
+class TestAttention:
+    def test_the_page_asks_for_what_does_not_fit_together(self, tree: World) -> None:
+        assert 'hx-get="/queues/?attention=1"' in text(tree.client("admin"), "/queues/")
+        whole = text(tree.client("admin"), "/queues/?attention=1")
+        assert "deep-cq" in whole
+        assert "<main" not in whole
+        own = text(tree.client("red_lead"), "/queues/?attention=1")
+        assert "deep-cq" not in own
+        assert "blue-cq" not in own
+
+    def test_a_queues_page_says_what_is_wrong_with_it(self, tree: World) -> None:
+        assert "Needs attention" in text(tree.client("admin"), "/queues/east/ClusterQueue/deep-cq/")
+
+
+class TestHistory:
+    def test_the_chart_shows_what_was_noted_and_a_gap_before(self, tree: World) -> None:
+        note_quotas(cluster=tree.east, now=tree.now - timedelta(minutes=4))
+        note_quotas(cluster=tree.east, now=tree.now)
+        path = "cluster=east&kind=ClusterQueue&queue=red-cq&flavor=h100&resource=nvidia.com/gpu&window=hour"
+        figure = tree.client("red_lead").get(f"/charts/queue-quota.json?{path}").json()
+        lines = {line["name"]: line["y"] for line in figure["data"]}
+        assert set(lines) == {"held", "nominal", "ceiling", "waiting"}
+        assert (lines["held"][-2], lines["nominal"][-2]) == (4, 8)
+        assert lines["held"][0] is None
+        rows = download(tree.client("red_lead"), f"/charts/queue-quota/?{path}&format=csv")
+        assert rows[0][1:] == ["held", "nominal", "ceiling", "waiting"]
+        assert rows[2][1:3] == ["4", "8"]
+
+    def test_its_window_and_flavor_stand_in_the_address(self, tree: World) -> None:
+        body = text(tree.client("red_lead"), "/queues/east/ClusterQueue/red-cq/?window=year")
+        assert "window=year" in body[body.index('data-src="/charts/queue-quota.json') :][:300]
+        assert "?window=hour#history" in body
+        body = text(tree.client("red_lead"), "/queues/east/ClusterQueue/red-cq/?window=never&of=none")
+        assert "window=day" in body[body.index('data-src="/charts/queue-quota.json') :][:300]
 
 
 def test_each_number_of_the_page_stands_in_rest(tree: World) -> None:
