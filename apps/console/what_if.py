@@ -47,6 +47,7 @@ from apps.quotas.what_if_form import (
     find_target,
     load_changes,
     policy_fields,
+    present_values,
     with_edit,
     with_job,
     with_work,
@@ -197,7 +198,10 @@ def _show(trial: _Trial) -> HttpResponseBase:
             "notes": [note_text(note) for note in answer.notes],
             "not_modelled": [gap_text(code) for code in answer.gaps],
         }
-    return page.render("console/what_if.html", {**context, **_form(trial)}, section="queues")
+    # A silent refresh would take away what is typed, and settle everything again.
+    return page.render(
+        "console/what_if.html", {**context, **_form(trial), "refresh_seconds": 0}, section="queues"
+    )
 
 
 def _form(trial: _Trial) -> dict[str, Any]:
@@ -205,7 +209,8 @@ def _form(trial: _Trial) -> dict[str, Any]:
     posted = trial.page.request.POST
     values = edited_values(target, trial.changes) if target else {}
     resources = {resource for queue in situation.queues for _flavor, resource in queue.node.cells}
-    devices = sorted(resource for resource in resources if is_device(resource))
+    own = {resource for _flavor, resource in target.node.cells} if target else set()
+    devices = sorted(filter(is_device, resources), key=lambda name: (name not in own, name))
     return {
         "cluster": trial.scene.cluster,
         "queues": sorted(queue.name for queue in situation.queues if names.queue(queue.name)),
@@ -220,6 +225,7 @@ def _form(trial: _Trial) -> dict[str, Any]:
         "policy": [(field, policy_name(field.name)) for field in policy_fields(target, values)]
         if target
         else [],
+        "policy_edited": target is not None and values != present_values(target),
         "devices": devices,
         "posted": posted,
         "changes": [

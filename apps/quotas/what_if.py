@@ -17,6 +17,7 @@ from datetime import datetime
 
 from apps.fleet.models import Cluster
 from apps.quotas.engine.model import Outcome, Situation, Work
+from apps.quotas.engine.settle import settle
 from apps.quotas.situation import Scene, load_scene
 from apps.quotas.tree import Key, QuotaTree
 from apps.quotas.what_if_apply import Applied, ChangeNote, Names, apply_changes, focused, with_activity
@@ -82,8 +83,6 @@ def what_if(
 
 
 def _settled(situation: Situation) -> Outcome:
-    from apps.quotas.engine.settle import settle
-
     return settle(situation, max_cycles=MOST_CYCLES)
 
 

@@ -1,5 +1,5 @@
 """The what-if page's form. Input: a queue or cohort as it is, and posted fields; output: rows to edit, and the change in
-the JSON that `what_if_change` reads. Pure but for words.
+the JSON that `what_if_change` reads. No queries.
 
 Only what differs from the present state becomes part of the change, so that the address of a result is short and says
 what is tried. A second edit of the same queue takes the place of the first.
@@ -15,6 +15,7 @@ from typing import Any
 
 from apps.core.quantity import QuantityError, parse_quantity, plain
 from apps.quotas.engine.model import Queue, Situation
+from apps.quotas.sentences import is_bytes
 from apps.quotas.tree import QuotaNode
 from apps.quotas.what_if_change import CHOICES
 
@@ -30,6 +31,7 @@ POLICY_PLACES: Mapping[str, tuple[str, ...]] = {
     "when_can_preempt": ("fungibility",),
     "preference": ("fungibility",),
 }
+BINARY_UNITS = ("Pi", "Ti", "Gi", "Mi", "Ki")
 LONGEST_CHANGE = 6000
 """Characters of a change in an address."""
 
@@ -174,8 +176,8 @@ def cell_rows(target: Target, changes: Sequence[Json]) -> list[CellRow]:
         quota = quotas.get((flavor, resource), {})
         fields = []
         for name in CELL_FIELDS:
-            present = "" if cell is None else _text(getattr(cell, name))
-            value = _text(quota[name]) if name in quota else present
+            present = "" if cell is None else _text(getattr(cell, name), resource)
+            value = _text(quota[name], resource) if name in quota else present
             fields.append(CellField(field_name(name, flavor, resource), value, present))
         rows.append(CellRow(flavor, resource, tuple(fields)))
     return rows
@@ -200,10 +202,18 @@ def field_name(name: str, flavor: str, resource: str) -> str:
     return f"{name}:{flavor}:{resource}"
 
 
-def _text(value: Any) -> str:
+def _text(value: Any, resource: str = "") -> str:
+    """An amount as people write it: memory in the largest binary unit that says it exactly."""
     if value is None:
         return ""
-    return plain(value) if isinstance(value, Decimal) else str(value)
+    if not isinstance(value, Decimal):
+        return str(value)
+    if is_bytes(resource) and value:
+        for power, unit in enumerate(BINARY_UNITS, 1):
+            size = 1024 ** (len(BINARY_UNITS) + 1 - power)
+            if value % size == 0:
+                return f"{plain(value / size)}{unit}"
+    return plain(value)
 
 
 def _set_of(target: Target, changes: Sequence[Json]) -> Json:
@@ -273,7 +283,7 @@ def _read_quotas(target: Target, data: Mapping[str, str]) -> list[Json]:
         quota: Json = {}
         for name in CELL_FIELDS:
             value = data.get(field_name(name, flavor, resource), "").strip()
-            present = "" if cell is None else _text(getattr(cell, name))
+            present = "" if cell is None else _text(getattr(cell, name), resource)
             if _same(value, present) or (name == "nominal" and not value):
                 continue
             quota[name] = value or None
