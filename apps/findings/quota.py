@@ -16,8 +16,9 @@ from django.utils.translation import ngettext
 from apps.findings.keeping import Kept
 from apps.findings.rows import Finding, Ref, Severity, some_names
 from apps.fleet.models import Cluster
-from apps.quotas.lint import Problem, Thing, lint
+from apps.quotas.lint import lint
 from apps.quotas.lint_loading import lint_facts
+from apps.quotas.lint_model import Problem, Thing
 from apps.quotas.snapshot import load_snapshot
 
 KEEP = timedelta(seconds=30)
@@ -92,6 +93,9 @@ _TEXTS = {
     ),
     "volcano_children_over_parent.capability": _(
         "Queue %(queue)s of %(cluster)s may use %(sum)s %(resource)s, %(above)s above it only %(own)s."
+    ),
+    "unit_mismatch.size": _(
+        "%(queue)s of %(cluster)s: %(one)s quotes %(small)s %(resource)s, %(other)s %(large)s: not in one unit, it seems."
     ),
     "status_differs": _(
         "Queue %(queue)s of %(cluster)s says that it holds %(said)s %(resource)s, its work holds %(counted)s."

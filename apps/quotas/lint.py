@@ -12,90 +12,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
 from apps.fleet.label_selector import expression_holds
+from apps.quotas.lint_model import Ask, Facts, Problem, QueueFacts, Thing, plain_text
+from apps.quotas.lint_volcano import volcano_problems
 from apps.quotas.tree import Cell, FlavorResource, Key, QuotaTree
 
 ZERO = Decimal(0)
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Thing:
-    """An object by kind, namespace ("" for cluster-wide ones) and name."""
-
-    kind: str
-    namespace: str
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """`objects`: what it is about, the main one first. `cause` tells problems of one code apart. `cells`: the quota
-    that it is about, of each (flavor, resource) in order. `values` fill the sentence; "above" is another queue's name, which a
-    reader of single teams is not told."""
-
-    code: str
-    cause: str
-    objects: tuple[Thing, ...]
-    cells: tuple[FlavorResource, ...] = ()
-    values: Mapping[str, str] = field(default_factory=dict)
-    count: int = 1
-
-    @property
-    def main(self) -> Thing:
-        return self.objects[0]
-
-
-@dataclass(frozen=True, slots=True)
-class QueueFacts:
-    """Of a ClusterQueue what the tree does not know. `selector`: namespaceSelector as served, None selects nothing."""
-
-    selector: Mapping[str, Any] | None
-    checks: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class VolcanoFacts:
-    """A Volcano queue's spec and state; a resource that a share does not name is not set."""
-
-    parent: str
-    state: str = "Open"
-    capability: Mapping[str, Decimal] = field(default_factory=dict)
-    deserved: Mapping[str, Decimal] = field(default_factory=dict)
-    guarantee: Mapping[str, Decimal] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """A piece of waiting work, its ClusterQueue and LocalQueue, and the least that each of its pod sets asks for, by
-    resource, over its pods."""
-
-    namespace: str
-    name: str
-    queue: str
-    pod_sets: tuple[Mapping[str, Decimal], ...]
-    local_queue: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """One cluster. `local_queues`: (namespace, name, ClusterQueue). `namespaces`: labels by name. `checks`: whether
-    each admission check is active. `said`: what statuses say is held, `counted` our own
-    count of the same, by (kind, queue)."""
-
-    tree: QuotaTree
-    queues: Mapping[str, QueueFacts] = field(default_factory=dict)
-    local_queues: tuple[tuple[str, str, str], ...] = ()
-    flavors: frozenset[str] = frozenset()
-    checks: Mapping[str, bool] | None = None
-    namespaces: Mapping[str, Mapping[str, str]] | None = None
-    volcano: Mapping[str, VolcanoFacts] = field(default_factory=dict)
-    asks: tuple[Ask, ...] = ()
-    said: Mapping[tuple[str, str], Mapping[FlavorResource, Decimal]] = field(default_factory=dict)
-    counted: Mapping[tuple[str, str], Mapping[FlavorResource, Decimal]] = field(default_factory=dict)
+# Amounts of one resource in one cohort tree this far apart are not written in one unit ("1" beside "20096Mi"): nobody
+# lends a millionth.
+UNITS_APART = Decimal(1_000_000)
 
 
 def lint(facts: Facts) -> list[Problem]:
@@ -106,9 +34,9 @@ def lint(facts: Facts) -> list[Problem]:
         *_nowhere(facts),
         *_unreachable(facts.tree),
         *_idle_limits(facts.tree),
+        *_units(facts.tree),
         *_too_large(facts),
-        *_volcano_states(facts.volcano),
-        *_volcano_sums(facts.volcano),
+        *volcano_problems(facts.volcano),
         *_differs(facts),
     ]
 
@@ -219,12 +147,7 @@ class _Borrowers:
 
 
 def _children_first(tree: QuotaTree) -> list[Key]:
-    order: list[Key] = []
-    stack = list(tree.roots)
-    while stack:
-        order.append(stack.pop())
-        stack.extend(tree.children(*order[-1]))
-    return order[::-1]
+    return [key for root in tree.roots for key in _below(tree, root)][::-1]
 
 
 def _unreachable(tree: QuotaTree) -> Iterator[Problem]:
@@ -288,6 +211,41 @@ def _causes(tree: QuotaTree, key: Key, cell: FlavorResource, quota: Cell) -> Ite
         yield "lending"
 
 
+def _units(tree: QuotaTree) -> Iterator[Problem]:
+    """One problem per tree and resource, with the nodes of the smallest and the largest amount in a flavor."""
+    least: dict[tuple[Key, FlavorResource], tuple[Decimal, Key]] = {}
+    most: dict[tuple[Key, FlavorResource], tuple[Decimal, Key]] = {}
+    for root in tree.roots:
+        for key in _below(tree, root):
+            for cell, quota in tree.node(*key).cells.items():
+                if quota.nominal:
+                    place, amount = (root, cell), (quota.nominal, key)
+                    least[place] = min(least.get(place, amount), amount)
+                    most[place] = max(most.get(place, amount), amount)
+    told: set[tuple[Key, str]] = set()
+    for root, cell in sorted(least):
+        small, large = least[root, cell], most[root, cell]
+        if large[0] >= UNITS_APART * small[0] and (root, cell[1]) not in told:
+            told.add((root, cell[1]))
+            objects = tuple(dict.fromkeys(map(_thing, (root, small[1], large[1]))))
+            values = {
+                "resource": cell[1],
+                "small": plain_text(small[0]),
+                "large": plain_text(large[0]),
+                "one": small[1][1],
+                "other": large[1][1],
+            }
+            yield Problem("unit_mismatch", "size", objects, (cell,), values)
+
+
+def _below(tree: QuotaTree, root: Key) -> Iterator[Key]:
+    stack = [root]
+    while stack:
+        key = stack.pop()
+        yield key
+        stack.extend(tree.children(*key))
+
+
 # ---- work that its queue can never hold -----------------------------------------------------------------------
 
 
@@ -337,102 +295,6 @@ class _Ceilings:
         return self._known[queue].get(resource, otherwise)
 
 
-# ---- Volcano --------------------------------------------------------------------------------------------------
-
-
-def _volcano(name: str) -> Thing:
-    return Thing("VolcanoQueue", "", name)
-
-
-def _above(queues: Mapping[str, VolcanoFacts], name: str) -> Iterator[str]:
-    """Queues above this one, nearest first; a circle ends the walk."""
-    seen, parent = {name}, queues[name].parent
-    while parent in queues and parent not in seen:
-        yield parent
-        seen.add(parent)
-        parent = queues[parent].parent
-
-
-def _volcano_states(queues: Mapping[str, VolcanoFacts]) -> Iterator[Problem]:
-    for name in sorted(queues):
-        said, thing = queues[name], _volcano(name)
-        if said.parent and said.parent != "root" and said.parent not in queues:
-            yield Problem("never_admits", "parent_missing", (thing,), values={"above": said.parent})
-        if said.state in _SHUT:
-            yield Problem("never_admits", "stopped", (thing,))
-            continue
-        shut = next((above for above in _above(queues, name) if queues[above].state in _SHUT), None)
-        if shut is not None:
-            objects = (thing, _volcano(shut))
-            yield Problem("never_admits", "stopped_parent", objects, values={"above": shut})
-
-
-_SHUT = frozenset(("Closed", "Closing"))
-
-
-def _volcano_sums(queues: Mapping[str, VolcanoFacts]) -> Iterator[Problem]:
-    """What children are promised together against their parent, and each capability against those above."""
-    children: dict[str, list[str]] = defaultdict(list)
-    for name in sorted(queues):
-        parent = queues[name].parent
-        if parent in queues and parent not in (name, "root"):
-            children[parent].append(name)
-    for parent in sorted(children):
-        below = [queues[child] for child in children[parent]]
-        objects = (_volcano(parent), *map(_volcano, children[parent]))
-        yield from _over_parent(
-            "guarantee", objects, queues[parent].guarantee, [item.guarantee for item in below]
-        )
-        yield from _over_parent(
-            "deserved", objects, queues[parent].deserved, [item.deserved for item in below]
-        )
-    for name in sorted(queues):
-        yield from _capability(queues, name)
-
-
-def _over_parent(
-    share: str,
-    objects: tuple[Thing, ...],
-    own: Mapping[str, Decimal],
-    below: Iterable[Mapping[str, Decimal]],
-) -> Iterator[Problem]:
-    sums: dict[str, Decimal] = defaultdict(lambda: ZERO)
-    for said in below:
-        for resource, amount in said.items():
-            sums[resource] += amount
-    for resource in sorted(sums):
-        if sums[resource] > own.get(resource, ZERO):
-            values = {"resource": resource, "sum": _text(sums[resource]), "own": _text(own.get(resource))}
-            yield Problem(
-                "volcano_children_over_parent", share, objects, (("", resource),), values, len(objects) - 1
-            )
-
-
-def _capability(queues: Mapping[str, VolcanoFacts], name: str) -> Iterator[Problem]:
-    for resource, amount in sorted(queues[name].capability.items()):
-        for above in _above(queues, name):
-            limit = queues[above].capability.get(resource)
-            if limit is None:
-                continue
-            if amount > limit:
-                values = {
-                    "resource": resource,
-                    "sum": _text(amount),
-                    "own": _text(limit),
-                    "above": above,
-                }
-                objects = (_volcano(name), _volcano(above))
-                yield Problem(
-                    "volcano_children_over_parent", "capability", objects, (("", resource),), values
-                )
-            break
-
-
-def _text(amount: Decimal | None) -> str:
-    """ "" for what is not set."""
-    return "" if amount is None else format(amount.normalize(), "f")
-
-
 # ---- what the queue says of itself ----------------------------------------------------------------------------
 
 
@@ -445,8 +307,8 @@ def _differs(facts: Facts) -> Iterator[Problem]:
         if cells:
             first = cells[0]
             values = {
-                "said": _text(facts.said[kind, name][first]),
-                "counted": _text(counted.get(first, ZERO)),
+                "said": plain_text(facts.said[kind, name][first]),
+                "counted": plain_text(counted.get(first, ZERO)),
                 "resource": first[1],
             }
             yield Problem("status_differs", "", (Thing(kind, "", name),), cells, values)

@@ -14,7 +14,7 @@ from apps.fleet.models import Cluster
 from apps.observations.models import Workload
 from apps.observations.selectors import live_objects
 from apps.quotas.kueue import cluster_tree
-from apps.quotas.lint import Ask, Facts, QueueFacts, VolcanoFacts
+from apps.quotas.lint_model import Ask, Facts, QueueFacts, VolcanoFacts
 from apps.quotas.snapshot import Amounts, ClusterView, Item, Snapshot
 from apps.quotas.volcano import KIND as VOLCANO
 from apps.quotas.volcano import VolcanoCluster

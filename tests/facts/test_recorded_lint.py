@@ -12,8 +12,9 @@ import pytest
 
 from apps.findings.selectors import findings
 from apps.observations.models import ClusterObject
-from apps.quotas.lint import Problem, lint
+from apps.quotas.lint import lint
 from apps.quotas.lint_loading import lint_facts
+from apps.quotas.lint_model import Problem
 from apps.quotas.snapshot import load_snapshot
 
 from .recorded import collected

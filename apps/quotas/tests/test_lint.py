@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from apps.quotas.lint import Ask, Facts, Problem, QueueFacts, VolcanoFacts, lint
+from apps.quotas.lint import lint
+from apps.quotas.lint_model import Ask, Facts, Problem, QueueFacts, VolcanoFacts
 from apps.quotas.tests.test_tree import GPU, cell, cohort, queue, tree
 from apps.quotas.tree import QuotaNode
 
@@ -82,6 +83,12 @@ QUOTA_CASES: dict[str, tuple[tuple[QuotaNode, ...], list[tuple[str, str, str]]]]
         (cohort("left", "top"), queue("a", "left", 8), queue("b", "top", 4)),
         [],
     ),
+    # 20096Mi = 20096 × 1048576 bytes, beside a 1 that meant something else; b may borrow all of it.
+    "one resource in two units": (
+        (queue("a", "c", 20096 * 1048576), queue("b", "c", 1)),
+        [("unit_mismatch", "size", "c")],
+    ),
+    "amounts of very different size": ((queue("a", "c", 999_999), queue("b", "c", 1)), []),
     "nothing at all": (
         (queue("a", "c", 0), queue("b", "c", 0)),
         [("never_admits", "zero_ceiling", "a"), ("never_admits", "zero_ceiling", "b")],
