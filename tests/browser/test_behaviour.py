@@ -246,6 +246,13 @@ class TestQueueTree:
         page.wait_for_selector(f"main:not([data-as-of='{first}'])")
         assert page.locator("a:text-is('research')").count() == 1
 
+    def test_what_needs_attention_comes_after_the_page(self, visitor: Visitor) -> None:
+        visitor.open("/queues/")
+        page = visitor.page
+        page.wait_for_selector("#attention .finding")
+        assert "next-generation-cq" in page.inner_text("#attention")
+        assert visitor.axe() == []
+
     def test_it_opens_without_a_script_too(
         self, chromium: Any, server: str, session_cookie: dict[str, str]
     ) -> None:
