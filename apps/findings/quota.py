@@ -161,17 +161,12 @@ def _own(
 
 def _finding(cluster: Cluster, problem: Problem, own: tuple[Thing, ...], *, everything: bool) -> Finding:
     what = ".".join(filter(None, (problem.code, problem.cause)))
-    main = problem.main
-    parts = (cluster.slug, main.kind, main.namespace, main.name, problem.cause)
-    tail = tuple(part for part in (*parts, problem.values.get("resource", "")) if part)
-    if problem.code == "status_differs":
-        tail = tail[:-1]
     shown = own[0]
     args = {"cluster": cluster.slug, "kind": shown.kind, "name": shown.name}
     if shown.namespace:
         args["namespace"] = shown.namespace
     return Finding(
-        key="/".join(("quota", problem.code, *tail)),
+        key=_key(cluster, problem),
         severity=_SEVERITY.get(what) or _SEVERITY.get(problem.code) or "warn",
         text=_text(cluster, problem, own, everything=everything),
         target="queue",
@@ -180,6 +175,17 @@ def _finding(cluster: Cluster, problem: Problem, own: tuple[Thing, ...], *, ever
         count=problem.count,
         objects=tuple(Ref(thing.kind, thing.namespace, thing.name) for thing in own),
     )
+
+
+def _key(cluster: Cluster, problem: Problem) -> str:
+    """Of the objects only what stays while the matter does: not the work that comes and goes."""
+    parts = ["quota", problem.code, cluster.slug]
+    named = problem.objects[:2] if problem.code == "larger_than_ceiling" else problem.objects[:1]
+    for thing in named:
+        parts += [thing.kind, thing.namespace, thing.name]
+    if problem.code != "status_differs":
+        parts.append(problem.values.get("resource", ""))
+    return "/".join(part for part in (*parts, problem.cause) if part)
 
 
 def _text(cluster: Cluster, problem: Problem, own: tuple[Thing, ...], *, everything: bool) -> str:

@@ -1,6 +1,6 @@
 """Why a finding matters and what to change, by its code; where a code has several causes, by "code.cause".
 
-Invariant: every code that a finding can have is here (tests/…/test_words.py goes through them); two short sentences."""
+Invariant: every code that a finding can have is here (tests/test_words.py goes through them); two short sentences."""
 
 from __future__ import annotations
 

@@ -6,7 +6,15 @@ from datetime import datetime
 
 import pytest
 
-from apps.admissions.tests.builders import bind, hours, local_queue, make_cluster, make_object, make_team
+from apps.admissions.tests.builders import (
+    bind,
+    hours,
+    local_queue,
+    make_cluster,
+    make_object,
+    make_team,
+    make_work,
+)
 from apps.findings.models import FindingSpan
 from apps.findings.selectors import findings
 from apps.findings.services import drop_old_spans, note_findings
@@ -143,3 +151,39 @@ def test_every_finding_says_why_and_what_to_do() -> None:
     found = findings(now=hours(1), clusters=[cluster])
     assert len(found) == 5  # q: no selector, no ceiling, nothing leads to it; v: no parent; main: no queue
     assert [item.key for item in found if not (item.why and item.advice)] == []
+
+
+def test_work_too_large_for_a_shared_queue_is_told_to_its_team_only() -> None:
+    cluster = make_cluster()
+    teams = {slug: make_team(slug) for slug in ("red", "blue")}
+    cell = {"name": "nvidia.com/gpu", "nominal": "8", "borrowing_limit": None, "lending_limit": None}
+    group = {"covered": ["nvidia.com/gpu"], "flavors": [{"name": "h100", "resources": [cell]}]}
+    make_object(
+        cluster, "ClusterQueue", "shared", spec={"namespace_selector": {}, "resource_groups": [group]}
+    )
+    make_object(cluster, "ResourceFlavor", "h100")
+    for slug, team in teams.items():
+        bind(team, cluster, f"{slug}-lq", "local_queue", namespace="ml")
+        local_queue(cluster, "ml", f"{slug}-lq", "shared")
+        pods = [{"name": "main", "count": 9, "min_count": None, "requests": {"nvidia.com/gpu": "1"}}]
+        make_work(cluster, f"{slug}-big", queue_name=f"{slug}-lq", pod_sets=pods, message="")
+    # With at least 8 of 9 pods it fits: not told.
+    pods = [{"name": "main", "count": 9, "min_count": 8, "requests": {"nvidia.com/gpu": "1"}}]
+    make_work(cluster, "red-partial", queue_name="red-lq", pod_sets=pods, message="")
+
+    def told(team_ids: list[int] | None) -> list[tuple[str, tuple[str, ...]]]:
+        found = findings(now=hours(1), clusters=[cluster], team_ids=team_ids)
+        large = [item for item in found if item.code == "larger_than_ceiling"]
+        return [(item.text, tuple(ref.name for ref in item.objects)) for item in large]
+
+    def line(slug: str) -> tuple[str, tuple[str, ...]]:
+        text = (
+            f"{slug}-big in queue shared of East asks for more nvidia.com/gpu than the queue can ever give."
+        )
+        return text, ("shared", f"{slug}-lq", f"{slug}-big")
+
+    assert told([teams["red"].pk]) == [line("red")]
+    assert told([teams["blue"].pk]) == [line("blue")]
+    assert sorted(told(None)) == [line("blue"), line("red")]
+    keys = [item.key for item in findings(now=hours(1), clusters=[cluster])]
+    assert len(keys) == len(set(keys))
