@@ -171,7 +171,8 @@ class Workload(ObservedObject):
 
     queue_name     LocalQueue (Workload, with `namespace`) or Volcano queue (PodGroup)
     cluster_queue  only when quota is reserved (status.admission); waiting work finds it through its LocalQueue
-    pod_sets       [{name, count, min_count, requests: {resource: quantity per pod}}]
+    pod_sets       [{name, count, min_count, requests: {resource: quantity per pod}}], and where it is not empty
+                   node_selector, affinity (required nodeSelectorTerms as served), tolerations, topology (true)
     requests       {resource: quantity} over all pods: what is asked for
     usage          [{flavor, resource, quantity}] of the reservation, reclaimed pods already taken off; [] when none
     conditions     {type: {status, reason, message, since}}
@@ -242,7 +243,7 @@ class ClusterObject(ObservedObject):
 
     `spec` and `status` hold the parser's normalised shape, the same for every served API version
     (worker/parsers/kueue.py, volcano.py and devices.py document it per kind). `raw` is the object as served, without
-    managedFields, of the kinds that have pages (RAW_KINDS); {} of all others."""
+    managedFields and resourceVersion, of the kinds that have pages (RAW_KINDS); {} of all others."""
 
     kind = models.CharField(max_length=40)
     spec = models.JSONField(default=dict)

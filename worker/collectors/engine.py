@@ -74,7 +74,7 @@ class PullReport:
         """(outcome, error kind, sentences)."""
         said = self._named_errors()
         if self.errors:
-            outcome = Outcome.PARTIAL if self.good_kinds else Outcome.FAILED
+            outcome = Outcome.PARTIAL if self.good_kinds or self.absent else Outcome.FAILED
             return outcome, self.errors[0][1].kind, said + self.notes
         if self.quarantined or self.notes:
             if self.quarantined:
@@ -119,7 +119,11 @@ class PullReport:
             self.resource_version = pull.cursor.get("resource_version", "")[:64]
         if pull.error is not None:
             self.errors.append((name, pull.error))
-        if not pull.absent and (pull.error is None or pull.written.rows or pull.written.gone):
+        if (
+            not pull.kind.beside
+            and not pull.absent
+            and (pull.error is None or pull.written.rows or pull.written.gone)
+        ):
             self.good_kinds += 1
 
 
@@ -164,7 +168,7 @@ class Puller:
         for pull in pulls:
             self._finish(pull)
             report.add(pull)
-        report.absent = all(pull.absent for pull in pulls)
+        report.absent = all(pull.absent for pull in pulls if not pull.kind.beside)
         report.bytes_read = self.client.bytes_read - read_before
         report.clock_skew_seconds = self.client.clock_skew_seconds
         return report

@@ -106,7 +106,7 @@ def import_batch(*, cluster_id: int, batch: list[HistoryLine], done: Imported) -
     for line in batch:
         kind = KINDS.get(line.kind)
         if kind is None:
-            # A kind that no collector reads, such as Namespace.
+            # A kind that no collector reads.
             continue
         watched = decode_watch(kind, line.version, bytes(line.event))
         if watched.type not in ("ADDED", "MODIFIED", "DELETED"):

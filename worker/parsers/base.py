@@ -23,6 +23,7 @@ from apps.core.quantity import QuantityError, parse_quantity, plain
 Quantity = str | int | float
 Row = tuple[Any, ...]
 
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 BAD_BODY = "bad_body"
 BAD_VALUES = "bad_values"
 
@@ -187,6 +188,8 @@ class Kind:
     name of the table's model in apps.observations.models. `columns` are that model's fields without id, cluster,
     first_seen_at, observed_at and gone_at; `row(struct)` gives the values in that order (JSON columns as text,
     quantities as plain digits, times aware) or raises ParseError.
+    `keeps_raw`: the last column is `raw`, which decode.py adds from the bytes. `beside`: read with a source that it
+    is no sign of: a cluster that has only this has not the source.
     """
 
     name: str
@@ -199,6 +202,8 @@ class Kind:
     struct: type[Struct]
     columns: tuple[str, ...]
     row: Callable[[Any], Row]
+    keeps_raw: bool = False
+    beside: bool = False
 
     def path(self, version: str) -> str:
         """The collection of all namespaces: "/api/v1/pods", "/apis/kueue.x-k8s.io/v1beta2/workloads"."""
@@ -243,6 +248,18 @@ def loose_version(raw: bytes | msgspec.Raw) -> str:
     except msgspec.MsgspecError:
         return ""
     return _text(meta.resource_version) if meta else ""
+
+
+def served_text(raw: bytes | msgspec.Raw) -> str:
+    """The object as served, for reading: without managedFields, the copy that kubectl keeps of it, and the
+    resourceVersion, which has its own column and would make every version differ."""
+    found = msgspec.json.decode(raw)
+    meta = found.get("metadata") or {}
+    meta.pop("managedFields", None)
+    meta.pop("resourceVersion", None)
+    if meta.get("annotations") and meta["annotations"].pop(LAST_APPLIED, None) and not meta["annotations"]:
+        del meta["annotations"]
+    return to_json(found)
 
 
 def bad_object(raw: bytes | msgspec.Raw, error: str) -> Bad:

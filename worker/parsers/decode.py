@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from .base import BAD_BODY, Bad, Kind, ParseError, Row, Struct, bad_object, loose_version
+from .base import BAD_BODY, Bad, Kind, ParseError, Row, Struct, bad_object, loose_version, served_text
 
 T = TypeVar("T")
 
@@ -42,11 +42,15 @@ class Page:
     body: bytes = field(repr=False)
     raws: list[msgspec.Raw] | None = field(default=None, repr=False)
 
-    def refuse(self, index: int, error: str) -> Bad:
-        """The Bad of `items[index]`, whose values turned out to be unusable."""
+    def raw(self, index: int) -> msgspec.Raw:
+        """The bytes of `items[index]`."""
         if self.raws is None:
             self.raws = _raw_list.decode(self.body).items or []
-        return bad_object(self.raws[index], error)
+        return self.raws[index]
+
+    def refuse(self, index: int, error: str) -> Bad:
+        """The Bad of `items[index]`, whose values turned out to be unusable."""
+        return bad_object(self.raw(index), error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +134,7 @@ def page_rows(kind: Kind, page: Page) -> tuple[list[Row], list[Bad]]:
     make, keep = kind.row, rows.append
     for index, item in enumerate(page.items):
         try:
-            keep(make(item))
+            keep((*make(item), served_text(page.raw(index))) if kind.keeps_raw else make(item))
         except Exception as error:  # noqa: BLE001  whatever an object does to us, it costs only that object
             bad.append(page.refuse(index, _why(error)))
     return rows, bad
@@ -146,7 +150,8 @@ def watch_row(kind: Kind, watched: Watched) -> Row | Bad:
     if watched.bad is not None:
         return watched.bad
     try:
-        return kind.row(watched.obj)
+        row = kind.row(watched.obj)
+        return (*row, served_text(watched.raw)) if kind.keeps_raw else row
     except Exception as error:  # noqa: BLE001  as in page_rows
         return bad_object(watched.raw, _why(error))
 

@@ -6,7 +6,8 @@ Quantities are plain digits ("8", "0.5"), a limit or weight that is not set is n
 ClusterQueue           spec   {cohort, resource_groups, strategy, stop_policy, fair_weight, checks: [{name, flavors}],
                               preemption: {within_cluster_queue, reclaim_within_cohort, borrow_within_cohort:
                               {policy, max_priority_threshold}|null}, fungibility: {when_can_borrow,
-                              when_can_preempt, preference}, namespace_selector: as served | null (= none)}
+                              when_can_preempt, preference}, namespace_selector: as served | null (= none),
+                              admission_mode: of admission fair sharing | null}
                        status {conditions, reservation, usage, pending, reserving, admitted, weighted_share}
 Cohort                 spec   {parent, resource_groups, fair_weight}; status {weighted_share}
 LocalQueue             spec   {cluster_queue, stop_policy, fair_weight}
@@ -15,6 +16,7 @@ ResourceFlavor         spec   {node_labels, node_taints: [{key, value, effect}],
 AdmissionCheck         spec   {controller, parameters: {kind, name}|null}; status {conditions}
 Topology               spec   {levels: [node label]}; status {}
 WorkloadPriorityClass  spec   {value, description}; status {}
+Namespace (core/v1)    spec   {}; status {phase}; read for its labels, which queues select by
 
 resource_groups: [{covered: [resource], flavors: [{name, resources: [{name, nominal, borrowing_limit,
 lending_limit}]}]}]; reservation and usage: [{flavor, resource, total, borrowed}] (borrowed null for LocalQueues).
@@ -48,6 +50,9 @@ from .workload import WORKLOAD_COLUMNS, Workload, workload_row
 
 GROUP = "kueue.x-k8s.io"
 OBJECT_COLUMNS = (*META_COLUMNS, "kind", "spec", "status")
+RAW_COLUMNS = (*OBJECT_COLUMNS, "raw")
+# As RAW_KINDS of the model, which this module, being pure, does not import; a test compares.
+_RAW = ("ClusterQueue", "Cohort", "LocalQueue", "ResourceFlavor", "AdmissionCheck")
 
 
 # ------------------------------------------------------------------ shared parts
@@ -160,6 +165,10 @@ class ChecksStrategy(Struct, frozen=True):
     admission_checks: list[CheckRule] | None = None
 
 
+class AdmissionScope(Struct, frozen=True):
+    admission_mode: str | None = None
+
+
 class ClusterQueueSpec(Struct, frozen=True):
     cohort_name: str | None = None
     cohort: str | None = None
@@ -172,6 +181,7 @@ class ClusterQueueSpec(Struct, frozen=True):
     admission_checks_strategy: ChecksStrategy | None = None
     admission_checks: list[str] | None = None
     namespace_selector: dict[str, Any] | None = None
+    admission_scope: AdmissionScope | None = None
 
 
 class QueueStatus(Struct, frozen=True):
@@ -247,6 +257,7 @@ def cluster_queue_row(queue: ClusterQueue) -> Row:
         "preemption": _preemption(spec.preemption),
         "fungibility": _fungibility(spec.flavor_fungibility),
         "namespace_selector": spec.namespace_selector,
+        "admission_mode": spec.admission_scope.admission_mode if spec.admission_scope else None,
     }
     state = {**queue_status(status), "weighted_share": _share(status.fair_sharing)}
     return object_row(queue.metadata, "ClusterQueue", shape, state)
@@ -394,6 +405,35 @@ def workload_priority_class_row(found: WorkloadPriorityClass) -> Row:
     return object_row(found.metadata, "WorkloadPriorityClass", shape, {})
 
 
+# ------------------------------------------------------------------ Namespace (core/v1)
+class NamespaceStatus(Struct, frozen=True):
+    phase: str = ""
+
+
+class Namespace(Struct, frozen=True):
+    metadata: Meta
+    status: NamespaceStatus = NamespaceStatus()
+
+
+def namespace_row(found: Namespace) -> Row:
+    return object_row(found.metadata, "Namespace", {}, {"phase": found.status.phase})
+
+
+NAMESPACE = Kind(
+    name="Namespace",
+    source="kueue",
+    model="ClusterObject",
+    group="",
+    versions=("v1",),
+    plural="namespaces",
+    namespaced=False,
+    struct=Namespace,
+    columns=OBJECT_COLUMNS,
+    row=namespace_row,
+    beside=True,
+)
+
+
 # ------------------------------------------------------------------ registry
 def _kind(
     name: str, plural: str, struct: type[Struct], row: Callable[[Any], Row], *, namespaced: bool = False
@@ -408,12 +448,14 @@ def _kind(
         plural=plural,
         namespaced=namespaced,
         struct=struct,
-        columns=WORKLOAD_COLUMNS if struct is Workload else OBJECT_COLUMNS,
+        columns=WORKLOAD_COLUMNS if struct is Workload else RAW_COLUMNS if name in _RAW else OBJECT_COLUMNS,
         row=row,
+        keeps_raw=name in _RAW,
     )
 
 
 KUEUE_KINDS = (
+    NAMESPACE,
     _kind("ResourceFlavor", "resourceflavors", ResourceFlavor, resource_flavor_row),
     _kind("Topology", "topologies", Topology, topology_row),
     _kind("AdmissionCheck", "admissionchecks", AdmissionCheck, admission_check_row),

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from decimal import Decimal
+from typing import Any
+
+import msgspec
 
 from apps.core.quantity import QuantityError
 from apps.fleet.registry import is_device
@@ -35,8 +38,30 @@ class PodResources(Struct, frozen=True):
     resources: Resources | None = None
 
 
+class RequiredTerms(Struct, frozen=True):
+    node_selector_terms: list[dict[str, Any]] | None = None
+
+
+class NodeAffinity(Struct, frozen=True):
+    required_during_scheduling_ignored_during_execution: RequiredTerms | None = msgspec.field(
+        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class Affinity(Struct, frozen=True):
+    node_affinity: NodeAffinity | None = None
+
+
+class PodPlacement(PodResources, frozen=True):
+    """What a pod spec needs, and on which nodes it may run."""
+
+    node_selector: dict[str, str] | None = None
+    affinity: Affinity | None = None
+    tolerations: list[dict[str, Any]] | None = None
+
+
 class Template(Struct, frozen=True):
-    spec: PodResources | None = None
+    spec: PodPlacement | None = None
 
 
 Amounts = dict[str, Decimal]
@@ -106,3 +131,10 @@ def as_text(amounts: Mapping[str, Decimal]) -> dict[str, str]:
 def devices_in(amounts: Mapping[str, Decimal]) -> Decimal:
     """Accelerator units of any kind: finds pods with devices, never a total across kinds."""
     return sum((value for name, value in amounts.items() if is_device(name)), Decimal(0))
+
+
+def required_terms(affinity: Affinity) -> list[dict[str, Any]]:
+    """The nodeSelectorTerms of which a node must meet one; [] when nothing is required."""
+    node = affinity.node_affinity
+    required = node.required_during_scheduling_ignored_during_execution if node else None
+    return (required.node_selector_terms if required else None) or []

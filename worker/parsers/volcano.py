@@ -42,7 +42,7 @@ from .base import (
     said,
     to_json,
 )
-from .kueue import OBJECT_COLUMNS, object_row
+from .kueue import OBJECT_COLUMNS, RAW_COLUMNS, object_row
 from .resources import Template, as_text, effective_requests
 from .workload import ADMITTED, FINISHED, PENDING, RESERVED, WORKLOAD_COLUMNS
 
@@ -363,7 +363,8 @@ def _kind(
         plural=plural,
         namespaced=namespaced,
         struct=struct,
-        columns=WORKLOAD_COLUMNS if is_group else OBJECT_COLUMNS,
+        columns=WORKLOAD_COLUMNS if is_group else RAW_COLUMNS if struct is Queue else OBJECT_COLUMNS,
+        keeps_raw=struct is Queue,
         row=row,
     )
 

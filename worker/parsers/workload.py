@@ -11,6 +11,8 @@ usage       what the reservation holds now, by Kueue's rule: once fewer pods rem
             cpu), and multiplied by the remaining. [] for work that is over or deactivated.
 requests    status.resourceRequests while Kueue says them (they are what is charged to the quota), else the pod
             templates times their counts.
+pod_sets    [{name, count, min_count, requests per pod}], and only where the template has them: node_selector,
+            affinity (the nodeSelectorTerms that are required, as served), tolerations, topology (true: asked for).
 queued_at   start of the present wait: the last transition of Requeued, of either status, else the creation.
 """
 
@@ -39,7 +41,7 @@ from .base import (
     said,
     to_json,
 )
-from .resources import Amounts, Template, as_text, effective_requests
+from .resources import Amounts, Template, as_text, effective_requests, required_terms
 
 FINISHED, DEACTIVATED, ADMITTED, RESERVED, PENDING = (
     "finished",
@@ -56,11 +58,27 @@ class PriorityClassRef(Struct, frozen=True):
     name: str = ""
 
 
+class TopologyRequest(Struct, frozen=True):
+    """Kueue writes one for every Job, with the label of the pod's index alone: that asks for nothing."""
+
+    required: str | None = None
+    preferred: str | None = None
+    unconstrained: bool | None = None
+    pod_set_slice_required_topology: str | None = None
+
+    @property
+    def asks(self) -> bool:
+        return bool(
+            self.required or self.preferred or self.unconstrained or self.pod_set_slice_required_topology
+        )
+
+
 class PodSet(Struct, frozen=True):
     name: str = "main"
     count: int = 1
     min_count: int | None = None
     template: Template | None = None
+    topology_request: TopologyRequest | None = None
 
 
 class WorkloadSpec(Struct, frozen=True):
@@ -290,12 +308,23 @@ def _asked(pod_sets: Sequence[PodSet]) -> tuple[str, dict[str, str]]:
 
 
 def _pod_set(pod_set: PodSet, amounts: Amounts) -> dict[str, Any]:
-    return {
+    made = {
         "name": pod_set.name,
         "count": pod_set.count,
         "min_count": pod_set.min_count,
         "requests": as_text(amounts),
     }
+    spec = pod_set.template.spec if pod_set.template else None
+    if spec is not None:
+        if spec.node_selector:
+            made["node_selector"] = spec.node_selector
+        if spec.affinity is not None and (terms := required_terms(spec.affinity)):
+            made["affinity"] = terms
+        if spec.tolerations:
+            made["tolerations"] = spec.tolerations
+    if pod_set.topology_request is not None and pod_set.topology_request.asks:
+        made["topology"] = True
+    return made
 
 
 def _checks(status: WorkloadStatus) -> str:

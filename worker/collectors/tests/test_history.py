@@ -87,7 +87,7 @@ def test_batches_end_on_the_clock_and_never_within_an_instant(monkeypatch: pytes
 
 def test_lines_that_cannot_be_read_are_counted_and_set_aside(bare: Cluster) -> None:
     broken = line(1, "w2").replace(b'"uid":"w2"', b'"uid":7')
-    unknown = line(2, "x").replace(b'"kind":"Workload"', b'"kind":"Namespace"')
+    unknown = line(2, "x").replace(b'"kind":"Workload"', b'"kind":"ConfigMap"')
     done = replay(bare, line(0, "w1"), broken, unknown)
     assert (done.rows, done.bad) == (1, 1)
 

@@ -18,6 +18,7 @@ _LISTS = {
     "clusterqueues": "ClusterQueue",
     "localqueues": "LocalQueue",
     "cohorts": "Cohort",
+    "namespaces": "Namespace",
     "resourceflavors": "ResourceFlavor",
     "admissionchecks": "AdmissionCheck",
     "topologies": "Topology",

@@ -9,8 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from apps.observations.models import RAW_KINDS
 from worker.parsers.base import ParseError
-from worker.parsers.kinds import KINDS, kinds_of
+from worker.parsers.kinds import KINDS, decode_list, decode_watch, kinds_of, page_rows, watch_row
 from worker.parsers.kueue import ClusterQueue, Cohort, cluster_queue_row, cohort_row
 from worker.parsers.volcano import PodGroup, pod_group_row, strip_prefixes
 
@@ -23,7 +24,40 @@ META = {"name": "x", "namespace": "n", "uid": "u", "creationTimestamp": "2026-01
 def _decode(kind: str, raw: dict[str, Any]) -> dict[str, Any]:
     found = KINDS[kind]
     struct = msgspec.json.decode(msgspec.json.encode({"metadata": META, **raw}), type=found.struct)
-    return as_dict(kind, found.row(struct))
+    row = found.row(struct)
+    return as_dict(kind, (*row, "{}") if found.keeps_raw else row)
+
+
+# ------------------------------------------------------------------ as served
+def test_kinds_with_pages_keep_what_was_served() -> None:
+    assert {name for name, kind in KINDS.items() if kind.keeps_raw} == set(RAW_KINDS)
+    assert all((kind.columns[-1] == "raw") == kind.keeps_raw for kind in KINDS.values())
+
+
+def test_served_objects_lose_only_bookkeeping() -> None:
+    meta = {
+        **META,
+        "resourceVersion": "7",
+        "managedFields": [{"manager": "kubectl"}],
+        "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}", "note": "kept"},
+    }
+    served = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Cohort", "metadata": meta, "spec": {"x": [1]}}
+    kept = {**served, "metadata": {**META, "annotations": {"note": "kept"}}}
+    listed = msgspec.json.encode({"kind": "CohortList", "metadata": {}, "items": [served]})
+    kind = KINDS["Cohort"]
+    made, bad = page_rows(kind, decode_list(kind, "v1beta2", listed))
+    assert bad == []
+    assert as_dict("Cohort", made[0])["raw"] == kept
+    event = msgspec.json.encode({"type": "MODIFIED", "object": served})
+    row = watch_row(kind, decode_watch(kind, "v1beta2", event))
+    assert isinstance(row, tuple)
+    assert as_dict("Cohort", row)["raw"] == kept
+
+
+def test_a_namespace_is_its_labels() -> None:
+    row = rows("kueue/namespaces.json", "Namespace")["team-a"]
+    assert row["labels"]["kubernetes.io/metadata.name"] == "team-a"
+    assert (row["kind"], row["spec"], row["status"]) == ("Namespace", {}, {"phase": "Active"})
 
 
 # ------------------------------------------------------------------ Kueue

@@ -68,7 +68,8 @@ def test_both_versions_give_the_same_rows(kind: str) -> None:
     for name, row in new.items():
         # The lists were taken one after the other: what only moved in between is not compared.
         if old[name]["resource_version"] == row["resource_version"]:
-            assert old[name] == row
+            # `raw` is as served, in its own version.
+            assert old[name] | {"raw": None} == row | {"raw": None}
     same = [n for n, r in new.items() if old[n]["resource_version"] == r["resource_version"]]
     assert len(same) >= len(new) - 2
 

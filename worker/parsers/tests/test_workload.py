@@ -396,3 +396,27 @@ def test_an_empty_workload_is_waiting_work() -> None:
     assert row["queued_at"] == datetime(2026, 1, 1, tzinfo=UTC)
     assert WorkloadStatus() == WorkloadStatus(conditions=None)
     assert len(row) == len(KINDS["Workload"].columns)
+
+
+def test_where_pods_may_run_is_kept_where_it_is_said() -> None:
+    terms = [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    spec = {
+        "nodeSelector": {"gpu": "h100"},
+        "affinity": {"nodeAffinity": required},
+        "tolerations": [{"key": "spot", "operator": "Exists"}],
+        "containers": [],
+    }
+    pod_sets = [
+        {"name": "a", "count": 1, "template": {"spec": spec}, "topologyRequest": {"required": "rack"}},
+        {"name": "b", "count": 1, "template": {"spec": {}}, "topologyRequest": {"podIndexLabel": "index"}},
+    ]
+    raw = {"metadata": {"name": "x", "namespace": "n", "uid": "u"}, "spec": {"podSets": pod_sets}}
+    found = KINDS["Workload"]
+    struct = msgspec.json.decode(msgspec.json.encode(raw), type=found.struct)
+    first, second = as_dict("Workload", found.row(struct))["pod_sets"]
+    assert first["node_selector"] == {"gpu": "h100"}
+    assert first["affinity"] == terms
+    assert first["tolerations"] == [{"key": "spot", "operator": "Exists"}]
+    assert first["topology"] is True
+    assert second.keys() == {"name", "count", "min_count", "requests"}
