@@ -182,6 +182,6 @@ WORDS: dict[str, Words] = {
 
 def words(finding: Finding) -> tuple[str, str]:
     """(why, advice) in the active language."""
-    causes = (f"{finding.code}.{part}" for part in finding.key.split("/")[2:])
-    found = next((WORDS[cause] for cause in causes if cause in WORDS), None) or WORDS.get(finding.code)
+    cause = f"{finding.code}.{finding.key.rpartition('/')[2]}"
+    found = WORDS.get(cause) or WORDS.get(finding.code)
     return (str(found[0]), str(found[1])) if found else ("", "")

@@ -38,3 +38,9 @@ def test_why_and_advice(key: str) -> None:
 def test_causes_of_queues_that_admit_nothing_have_words_of_their_own() -> None:
     causes = {what for what in quota._TEXTS if what.startswith("never_admits.")}
     assert causes <= WORDS.keys()
+
+
+def test_a_queue_called_like_a_cause_is_told_its_own() -> None:
+    named = Finding("quota/never_admits/east/ClusterQueue/stopped/no_selector", "warn", "")
+    other = Finding("quota/never_admits/east/ClusterQueue/q/no_selector", "warn", "")
+    assert words(named) == words(other)
