@@ -9,7 +9,7 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
@@ -21,6 +21,7 @@ from django.utils.translation import ngettext
 from apps.console.links import address, queue_url
 from apps.core.formats import NOT_APPLICABLE, listed, number_text, resource_text
 from apps.core.gpu import unit_label
+from apps.quotas.filters import flat
 from apps.quotas.rows import QueueNode, QuotaRow
 from apps.quotas.sentences import amount_text, is_bytes, noun_of
 
@@ -136,11 +137,24 @@ def node_key(node: QueueNode) -> str:
     return f"{node.cluster.slug}/{node.kind}/{node.name}"
 
 
-def default_open(roots: Sequence[QueueNode], *, flavors: bool, most: int = LINES_OPEN) -> set[str]:
+@dataclass(frozen=True, slots=True)
+class View:
+    """How nodes are shown: which of their rows, in lines per flavor or per kind of unit, which of them opened. Only
+    what is shown is asked of a node, so that a page does not pay for the rest of the tree."""
+
+    rows_of: Callable[[QueueNode], Sequence[QuotaRow]]
+    flavors: bool
+    opened: Collection[str] = ()
+
+    def amounts(self, node: QueueNode) -> list[Amounts]:
+        return _amounts(self.rows_of(node), flavors=self.flavors)
+
+
+def default_open(roots: Sequence[QueueNode], view: View, *, most: int = LINES_OPEN) -> set[str]:
     """Whole levels, as far as their lines fit on a first screen."""
 
     def lines_of(nodes: Sequence[QueueNode]) -> int:
-        return sum(max(1, len(_amounts(node.rows, flavors=flavors))) for node in nodes)
+        return sum(max(1, len(view.amounts(node))) for node in nodes)
 
     found: set[str] = set()
     lines, level = lines_of(roots), list(roots)
@@ -152,34 +166,35 @@ def default_open(roots: Sequence[QueueNode], *, flavors: bool, most: int = LINES
     return found
 
 
-def tree_lines(
-    nodes: Iterable[QueueNode], *, depth: int, opened: Collection[str], flavors: bool
-) -> Iterator[Line]:
+def tree_lines(nodes: Iterable[QueueNode], view: View, *, depth: int) -> Iterator[Line]:
     """The nodes and, below opened ones, what adds up to them."""
     for node in nodes:
         key = node_key(node)
-        is_open = (key in opened) if node.children else None
-        yield Line(depth, node, _amounts(node.rows, flavors=flavors), key, is_open)
+        is_open = (key in view.opened) if node.children else None
+        yield Line(depth, node, view.amounts(node), key, is_open)
         if is_open:
-            yield from below(node, depth=depth + 1, opened=opened, flavors=flavors)
+            yield from below(node, view, depth=depth + 1)
 
 
-def below(node: QueueNode, *, depth: int, opened: Collection[str], flavors: bool) -> Iterator[Line]:
+def below(node: QueueNode, view: View, *, depth: int) -> Iterator[Line]:
     """What an opened node shows."""
-    yield from tree_lines(node.children, depth=depth, opened=opened, flavors=flavors)
+    yield from tree_lines(node.children, view, depth=depth)
     if node.kind == "Cohort":
-        own, others = rest_of(node)
+        own, others = rest_of(node, view)
         for rows, said in ((own, _("the cohort's own quota")), (others, _("queues of other teams"))):
             if rows:
-                yield Line(depth, node, _amounts(rows, flavors=flavors), rest=said)
+                yield Line(depth, node, _amounts(rows, flavors=view.flavors), rest=said)
 
 
-def rest_of(node: QueueNode) -> tuple[list[QuotaRow], list[QuotaRow]]:
+def rest_of(node: QueueNode, view: View) -> tuple[list[QuotaRow], list[QuotaRow]]:
     """(the cohort's own quota, what the queues that are not shown have): with the children they add up to its row."""
+    inside: dict[tuple[str, str], list[QuotaRow]] = {}
+    for child in node.children:
+        for row in child.rows:
+            inside.setdefault((row.flavor, row.resource), []).append(row)
     own, others = [], []
-    for row in node.rows:
-        cell = (row.flavor, row.resource)
-        children = [r for child in node.children for r in child.rows if (r.flavor, r.resource) == cell]
+    for row in view.rows_of(node):
+        children = inside.get((row.flavor, row.resource), [])
         mine = row.own_nominal or ZERO
         plain = replace(row, borrowed=None, lent=None, available=None, ceiling=None, notes=())
         if mine:
@@ -203,9 +218,9 @@ def _amounts(rows: Sequence[QuotaRow], *, flavors: bool) -> list[Amounts]:
     return [Amounts.of(row) for row in rows] if flavors else by_unit(rows)
 
 
-def list_lines(found: Iterable[tuple[int, QueueNode]], *, flavors: bool) -> Iterator[Line]:
+def list_lines(found: Iterable[QueueNode], *, flavors: bool) -> Iterator[Line]:
     """What a filter leaves, each with the way to it instead of a place in the tree."""
-    for _depth, node in found:
+    for node in found:
         yield Line(0, node, _amounts(node.rows, flavors=flavors), path=node.parent)
 
 
@@ -215,11 +230,12 @@ def totals(nodes: Iterable[QueueNode]) -> list[Amounts]:
     return by_unit(row for node in nodes if node.kind != "Cohort" and not node.children for row in node.rows)
 
 
-def tree_totals(roots: Iterable[QueueNode], leaves: Iterable[QueueNode]) -> list[Amounts]:
+def tree_totals(roots: Sequence[QueueNode], view: View) -> list[Amounts]:
     """What the roots of a whole tree add up to. A Volcano root says nothing of its own: there the queues do."""
-    kueue = [row for node in roots if node.system == "kueue" for row in node.rows]
-    sums = [replace(one, borrowed=None, lent=None, free=None, ceiling=None) for one in by_unit(kueue)]
-    return sums or totals(leaves)
+    if any(node.system == "volcano" for node in roots):
+        return totals(replace(node, rows=tuple(view.rows_of(node))) for _depth, node in flat(roots))
+    sums = by_unit(row for node in roots for row in view.rows_of(node))
+    return [replace(one, borrowed=None, lent=None, free=None, ceiling=None) for one in sums]
 
 
 # ---- HTML -------------------------------------------------------------------------------------------------------

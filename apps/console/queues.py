@@ -7,9 +7,8 @@ matches, in the order of the tree.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from urllib.parse import urlencode
 
 from django.core.paginator import Page as Slice
@@ -26,6 +25,7 @@ from apps.console.links import address, finding_url, with_query
 from apps.console.queue_tree import (
     LINES_OPEN,
     Amounts,
+    View,
     Writer,
     below,
     default_open,
@@ -39,7 +39,7 @@ from apps.console.quota_table import QuotaTable
 from apps.core.tables import table_csv, wants_csv
 from apps.findings.selectors import worst_of_queues
 from apps.quotas.filters import QueueFilterForm, flat
-from apps.quotas.rows import QueueNode
+from apps.quotas.rows import QueueNode, QuotaRow
 from apps.quotas.selectors import queue_forest
 
 PER_PAGE = 60
@@ -104,14 +104,11 @@ def _attention(page: Page) -> HttpResponse:
     return render(page.request, "console/_findings.html", context)
 
 
-def _shown(form: QueueFilterForm, nodes: Sequence[QueueNode]) -> list[QueueNode]:
-    """A tree with the rows that the filter leaves, and without the other system."""
-
-    def trimmed(node: QueueNode) -> QueueNode:
-        return replace(form.shown(node), children=tuple(trimmed(child) for child in node.children))
-
+def _roots(form: QueueFilterForm, forest: Sequence[QueueNode]) -> list[QueueNode]:
+    if not form.is_valid():
+        return []
     system = form.cleaned_data["system"]
-    return [trimmed(node) for node in nodes if system in ("", node.system)]
+    return [node for node in forest if system in ("", node.system)]
 
 
 def _writer(page: Page, opened: Sequence[str]) -> Writer:
@@ -138,50 +135,53 @@ def _by_system(nodes: Sequence[QueueNode]) -> dict[str, list[QueueNode]]:
 
 
 def _tree(page: Page, form: QueueFilterForm, forest: list[QueueNode]) -> tuple[list[Panel], int]:
-    roots = _shown(form, forest) if form.is_valid() else []
-    every = [node for _depth, node in flat(roots)]
-    flavors = _by_flavor(page, every)
+    roots = _roots(form, forest)
     asked = page.request.GET.getlist("open")
+    view = View(form.rows_of, _by_flavor(page, flat(roots), form.rows_of))
+    by_system = _by_system(roots)
     panels = []
-    for system, piece in _panels(page, _by_system(roots)):
+    for system, piece in _panels(page, by_system):
         shown = list(piece.object_list)
-        opened = asked or sorted(default_open(shown, flavors=flavors)) or ["-"]
-        lines = tree_lines(shown, depth=0, opened=set(opened), flavors=flavors)
+        opened = asked or sorted(default_open(shown, view)) or ["-"]
+        lines = tree_lines(shown, replace(view, opened=set(opened)), depth=0)
         rows = _writer(page, opened).rows(lines)
-        sums = tree_totals(_by_system(roots)[system], [n for n in every if n.system == system])
-        panels.append(Panel(system, rows, piece, sums))
-    return panels, len(every)
+        panels.append(Panel(system, rows, piece, tree_totals(by_system[system], view)))
+    return panels, sum(1 for _each in flat(roots))
 
 
 def _list(page: Page, form: QueueFilterForm, forest: list[QueueNode]) -> tuple[list[Panel], int]:
     found = form.narrowed_nodes(forest)
-    depths = {node_key(node): depth for depth, node in found}
     every = [node for _depth, node in found]
-    flavors = _by_flavor(page, every)
+    flavors = _by_flavor(page, found, lambda node: node.rows)
     panels = []
     for system, piece in _panels(page, _by_system(every)):
-        lines = list_lines(((depths[node_key(node)], node) for node in piece.object_list), flavors=flavors)
+        lines = list_lines(piece.object_list, flavors=flavors)
         rows = _writer(page, []).rows(lines)
         panels.append(Panel(system, rows, piece, totals(n for n in every if n.system == system)))
     return panels, len(every)
 
 
-def _by_flavor(page: Page, nodes: Sequence[QueueNode]) -> bool:
+def _by_flavor(
+    page: Page, nodes: Iterable[tuple[int, QueueNode]], rows_of: Callable[[QueueNode], Sequence[QuotaRow]]
+) -> bool:
     """A line per flavor while that fits on a screen, or where it is asked for; else one per kind of unit."""
     asked = page.request.GET.get("lines", "")
     if asked in ("flavors", "units"):
         return asked == "flavors"
-    return sum(len(node.rows) for node in islice(nodes, LINES_OPEN + 1)) <= LINES_OPEN
+    lines = 0
+    for _depth, node in nodes:
+        lines += max(1, len(rows_of(node)))
+        if lines > LINES_OPEN:
+            return False
+    return True
 
 
 def _part(page: Page, form: QueueFilterForm, forest: list[QueueNode], key: str) -> HttpResponse:
     """The lines below one node, for a page that is shown already."""
-    roots = _shown(form, forest) if form.is_valid() else []
-    every = list(flat(roots))
-    for depth, node in every:
+    roots = _roots(form, forest)
+    for depth, node in flat(roots):
         if node_key(node) == key:
-            flavors = _by_flavor(page, [one for _depth, one in every])
             opened = page.request.GET.getlist("open")
-            lines = below(node, depth=depth + 1, opened=set(opened), flavors=flavors)
-            return HttpResponse(_writer(page, opened).rows(lines))
+            view = View(form.rows_of, _by_flavor(page, flat(roots), form.rows_of), set(opened))
+            return HttpResponse(_writer(page, opened).rows(below(node, view, depth=depth + 1)))
     raise Http404

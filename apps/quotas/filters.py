@@ -85,16 +85,15 @@ class QueueFilterForm(OwnerForm):
                 continue
             if self._state in ("stopped", "inactive") and not self._fits(node.active, node.stopped):
                 continue
-            shown = self.shown(node)
-            if shown.rows or not about_rows:
-                found.append((depth, shown))
+            rows = self.rows_of(node)
+            if rows or not about_rows:
+                found.append((depth, replace(node, rows=rows)))
         return found
 
-    def shown(self, node: QueueNode) -> QueueNode:
-        """The node with those of its rows that match."""
+    def rows_of(self, node: QueueNode) -> tuple[QuotaRow, ...]:
+        """Those of a node's rows that match."""
         parent = node.kind == "Cohort" or bool(node.children)
-        rows = tuple(row for row in node.rows if self._holds(row, parent) and self._shows(row))
-        return replace(node, rows=rows)
+        return tuple(row for row in node.rows if self._holds(row, parent) and self._shows(row))
 
     @property
     def _state(self) -> str:
