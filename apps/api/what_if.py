@@ -13,6 +13,7 @@ from typing import Any
 from django.utils.translation import gettext as _
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
+from rest_framework.exceptions import ParseError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -39,19 +40,29 @@ from apps.quotas.what_if_words import (
     why_text,
 )
 
-_CHANGE = {"type": "object", "additionalProperties": True}
+
+@extend_schema_field(
+    {
+        "type": "array",
+        "items": {"type": "object", "additionalProperties": True},
+        "minItems": 1,
+        "maxItems": 50,
+    }
+)
+class ChangesField(serializers.ListField):
+    """Objects of the kinds that docs/api.md lists."""
 
 
 class WhatIfBodySerializer(serializers.Serializer):  # type: ignore[type-arg]
     """See docs/api.md for the fields of each kind of change."""
 
     cluster = serializers.SlugField(help_text="Slug of a cluster that is collected.")
-    changes = extend_schema_field({"type": "array", "items": _CHANGE, "minItems": 1, "maxItems": 50})(
-        serializers.ListField
-    )(help_text="ClusterQueue and Cohort edits, work added, taken away or of another priority.")
+    changes = ChangesField(
+        help_text="ClusterQueue and Cohort edits, work added, taken away or of another priority."
+    )
 
 
-class HeldSerializer(serializers.Serializer):  # type: ignore[type-arg]
+class HoldingSerializer(serializers.Serializer):  # type: ignore[type-arg]
     flavor = Text()
     resource = Text()
     amount = DecimalText()
@@ -86,8 +97,8 @@ class EffectSerializer(serializers.Serializer):  # type: ignore[type-arg]
     by = ConcernedWorkSerializer(read_only=True, allow_null=True)
     why = Text(help_text='Kueue\'s reason of a preemption, else "".')
     why_label = Text()
-    before = HeldSerializer(many=True, read_only=True)
-    after = HeldSerializer(many=True, read_only=True)
+    before = HoldingSerializer(many=True, read_only=True)
+    after = HoldingSerializer(many=True, read_only=True)
 
 
 class WaitingAfterSerializer(serializers.Serializer):  # type: ignore[type-arg]
@@ -178,7 +189,10 @@ class WhatIfView(DetailView):
 
     def post(self, request: Request) -> Response:
         reading = self.read(request)
-        data = request.data
+        try:
+            data = request.data
+        except RecursionError:
+            raise ParseError from None
         if not isinstance(data, dict):
             raise BadRequest([Fault("", "shape", _("The body must be an object."))])
         faults = [

@@ -182,15 +182,26 @@ def _show(trial: _Trial) -> HttpResponseBase:
 
     context: dict[str, Any] = {}
     if answer is not None:
+        numbers, holders = number_rows(answer), holder_rows(answer, team_name)
         tables: dict[str, PortalTable] = {
             "effects": EffectTable(effect_rows(answer, team_name), prefix="e-"),
             "still_waiting": StillWaitingTable(waiting_rows(answer, team_name), prefix="w-"),
-            "numbers": NumbersTable(number_rows(answer), prefix="n-"),
-            "holders": HoldersTable(holder_rows(answer, team_name), prefix="t-"),
+            "numbers": NumbersTable(numbers, prefix="n-"),
+            "holders": HoldersTable(holders, prefix="t-"),
         }
         for name, table in tables.items():
             if wants_csv(page.request, name):
                 return table_csv(table, page.request)
+        # The downloads hold every resource; the page shows accelerators first and folds away the rest.
+        devices = [row for row in numbers if is_device(row.line.resource)]
+        tables["numbers"] = NumbersTable(devices, prefix="n-")
+        tables["holders"] = HoldersTable([row for row in holders if is_device(row.resource)], prefix="t-")
+        tables["other_numbers"] = NumbersTable(
+            [row for row in numbers if not is_device(row.line.resource)], prefix="m-"
+        )
+        tables["other_holders"] = HoldersTable(
+            [row for row in holders if not is_device(row.resource)], prefix="u-"
+        )
         context = {name: page.prepare(table, per_page=SHOWN) for name, table in tables.items()}
         context |= {
             "answer": answer,

@@ -184,9 +184,9 @@ def _what(
     if holds and not held:
         return "starts"
     if held and not holds:
-        if now[0].queue in drains:
-            return "drained"
-        return "preempted" if now[0].holds is not None else "misses"
+        if now[0].holds is None:
+            return "misses"
+        return "drained" if now[0].queue in drains else "preempted"
     return "moves" if was and was[1] != now[1] else None
 
 

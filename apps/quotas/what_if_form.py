@@ -107,7 +107,7 @@ def load_changes(text: str) -> list[Json] | None:
         return None
     try:
         found = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return found if isinstance(found, list) else None
 

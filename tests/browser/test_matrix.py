@@ -32,6 +32,9 @@ PAGES = {
     "queue-inactive": "/queues/demo/ClusterQueue/next-generation-cq/",
     "queue-list": "/queues/?state=waiting&lines=flavors",
     "findings": "/findings/?area=quota",
+    "what-if": "/queues/what-if/?cluster=demo&queue=ClusterQueue/foundation-cq&change=["
+    '{{"kind":"ClusterQueue","name":"foundation-cq","set":{{"quotas":'
+    '[{{"flavor":"h100","resource":"nvidia.com/gpu","nominal":"56"}}]}}}}]',
     "admissions": "/admissions/?by=cause&window=24h",
     "workload": "/workloads/{workload}/",
     "sources": "/sources/",

@@ -123,7 +123,7 @@ def test_a_queue_with_all_its_policy(cluster: Cluster) -> None:
         when_can_borrow="TryNextFlavor",
     )
     assert (queue.checks, queue.drains, queue.node.stopped) == (("budget",), True, True)
-    assert (queue.node.parent, queue.node.fair_weight) == ("ml", 2)
+    assert (queue.node.parent, queue.node.fair_weight) == ("ml", Decimal(2))
     assert queue.node.cells["h100", GPU] == Cell(Decimal(8), Decimal(4), Decimal(2))
     assert queue.node.cells["h100", "cpu"] == Cell(Decimal("0.5"))
 

@@ -269,7 +269,7 @@ class TestWork:
 
     def test_work_is_taken_away_or_gets_another_priority(self) -> None:
         gone = tried(BASE, {"kind": "Workload", "action": "remove", "uid": "r1"})
-        assert (gone.situation.work, gone.removed) == ((), {"r1"})
+        assert (len(gone.situation.work), gone.removed) == (0, frozenset({"r1"}))
         assert gone.touched == {("ClusterQueue", "red")}
         other = tried(BASE, {"kind": "Workload", "action": "priority", "uid": "r1", "priority": 9})
         assert [work.priority for work in other.situation.work] == [9]
