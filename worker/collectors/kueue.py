@@ -1,16 +1,27 @@
-"""Kueue: queues, cohorts, flavors, checks and workloads; v1beta2, else v1beta1.
+"""Kueue: queues, cohorts, flavors, checks, workloads and namespaces; v1beta2, else v1beta1; then positions in queues.
 
-Input and output: see engine. A cluster without any of these kinds is a normal case.
+Input and output: see engine. A cluster without any of Kueue's kinds is a normal case.
 """
 
 from __future__ import annotations
+
+import time
 
 from apps.observations.models import Source
 from worker.parsers.kinds import kinds_of
 
 from .engine import PullReport
-from .pull import PullContext, pull_kinds
+from .positions import pull_positions
+from .pull import PullContext, client_of, pull_kinds
 
 
 def pull(context: PullContext) -> PullReport:
-    return pull_kinds(context, kinds_of(Source.KUEUE))
+    deadline = time.monotonic() + context.seconds * 0.6
+    report = pull_kinds(context, kinds_of(Source.KUEUE))
+    if not report.absent and not report.errors:
+        told = pull_positions(
+            cluster_id=context.cluster.pk, client=client_of(context), now=context.now, deadline=deadline
+        )
+        if told:
+            report.remarks.append(f"positions in queues: {told}")
+    return report

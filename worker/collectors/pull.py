@@ -12,7 +12,7 @@ from django.conf import settings
 
 from apps.fleet.models import Cluster
 from apps.observations.models import Quarantine
-from worker.clients.kube import client_for
+from worker.clients.kube import KubeClient, client_for
 from worker.parsers.kinds import Kind
 
 from .engine import Puller, PullReport
@@ -37,18 +37,22 @@ def _quarantined(context: PullContext) -> dict[str, frozenset[str]]:
     return {kind: frozenset(keys) for kind, keys in found.items()}
 
 
-def pull_kinds(context: PullContext, kinds: Sequence[Kind]) -> PullReport:
-    """Read these kinds from the cluster's API. Raises ClientError when it does not answer at all."""
-    client = client_for(
+def client_of(context: PullContext) -> KubeClient:
+    """The client of the cluster; one per process and kubeconfig."""
+    return client_for(
         context.cluster.kubeconfig_path,
         context.cluster.kube_context,
         connect_timeout=settings.CONNECT_TIMEOUT_SECONDS,
         read_timeout=settings.READ_TIMEOUT_SECONDS,
     )
+
+
+def pull_kinds(context: PullContext, kinds: Sequence[Kind]) -> PullReport:
+    """Read these kinds from the cluster's API. Raises ClientError when it does not answer at all."""
     puller = Puller(
         cluster_id=context.cluster.pk,
         source=context.source,
-        client=client,
+        client=client_of(context),
         cursors=context.cursors,
         quarantined=_quarantined(context),
         now=context.now,
