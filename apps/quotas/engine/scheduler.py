@@ -138,6 +138,14 @@ class Scheduler:
         self.lines[queue.name].strict = queue.policy.strategy == "StrictFIFO"
         self._retry(queue.name)
 
+    def set_all_aside(self) -> None:
+        """As if everything had been looked at in vain; a strict queue's work stays in line."""
+        for name, line in self.lines.items():
+            if not line.strict:
+                for waiter in list(line.active.values()):
+                    line.set_aside(waiter)
+            self._retry(name)
+
     def _root(self, queue: str) -> Key:
         return self.books.tree.root_of("ClusterQueue", queue)
 

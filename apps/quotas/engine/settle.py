@@ -15,13 +15,15 @@ MAX_CYCLES = 100_000
 def settle(situation: Situation, *, max_cycles: int = MAX_CYCLES) -> Outcome:
     """Runs cycles until nothing moves, `max_cycles` are over, or a tree is in a state that it was in before (work
     preempts each other in turn): then `settled` is False."""
+    return _Run(situation, max_cycles).all_trees()
+
+
+def settle_again(situation: Situation, *, max_cycles: int = MAX_CYCLES) -> Outcome:
+    """As `settle`, for work that was looked at before and set aside: heads of strict queues come first, and the rest
+    once these were tried, as after a change of a cohort or a release of quota."""
     run = _Run(situation, max_cycles)
-    roots = dict.fromkeys(
-        run.scheduler.books.tree.root_of("ClusterQueue", name) for name in run.scheduler.lines
-    )
-    for root in sorted(roots):
-        run.settle_tree(root)
-    return run.outcome()
+    run.scheduler.set_all_aside()
+    return run.all_trees()
 
 
 class _Run:
@@ -41,6 +43,12 @@ class _Run:
             if queue.drains:
                 for uid in list(self.scheduler.books.holders[name]):
                     self.scheduler.release(uid)
+
+    def all_trees(self) -> Outcome:
+        tree = self.scheduler.books.tree
+        for root in sorted({tree.root_of("ClusterQueue", name) for name in self.scheduler.lines}):
+            self.settle_tree(root)
+        return self.outcome()
 
     def settle_tree(self, root: Key) -> None:
         scheduler = self.scheduler
