@@ -172,5 +172,15 @@ def test_a_lead_is_offered_own_queues_and_cohorts_only(world: World) -> None:
     assert post(world, "red_lead", queue="ClusterQueue/blue-cq", edit="1").status_code == 404
 
 
+def test_a_queues_page_leads_here(world: World) -> None:
+    text = world.client("red_lead").get("/queues/east/ClusterQueue/red-cq/").content.decode()
+    (query,) = {part.split('"')[0] for part in text.split("/queues/what-if/")[1:]}
+    assert query == "?cluster=east&amp;queue=ClusterQueue/red-cq"
+    assert "red-cq" in world.client("red_lead").get(PATH + "&queue=ClusterQueue/red-cq").content.decode()
+    # The cohort above is a reader's of all teams to try.
+    assert "/queues/what-if/" not in world.client("red_lead").get("/queues/east/Cohort/all/").content.decode()
+    assert "/queues/what-if/" in world.client("admin").get("/queues/east/Cohort/all/").content.decode()
+
+
 def test_the_queue_list_leads_here(world: World) -> None:
     assert "/queues/what-if/" in world.client("red_lead").get("/queues/").content.decode()
