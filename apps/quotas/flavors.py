@@ -17,6 +17,7 @@ from django.db import connection
 from apps.core.gpu import short_model, split_product, unit_of
 from apps.fleet.inventory import node_inventory
 from apps.fleet.registry import classify_resource, first_label, registry
+from apps.quotas.volcano_reading import DEVICE_CLASS
 
 _SHAPES = """
 SELECT DISTINCT n.cluster_id,
@@ -94,6 +95,8 @@ class Meaning:
 
 
 def meaning(*, reached: frozenset[Reached], resource: str, flavor: Mapping[str, Any] | None) -> Meaning:
+    if resource.startswith(DEVICE_CLASS):  # Volcano's quota of what DRA gives out
+        return Meaning(True, "device", resource.removeprefix(DEVICE_CLASS), "")
     known = classify_resource(resource)
     if known is None or not known.counted:
         return Meaning(False, "", "", "")

@@ -18,10 +18,11 @@ from apps.fleet.selectors import BindingIndex, enabled_clusters
 from apps.observations.selectors import live_objects
 from apps.quotas.flavors import Meaning, Reach, flavor_reach, meaning
 from apps.quotas.held import POD_GROUP, Asked, Held, asked_by_queue, held_by_queue
+from apps.quotas.volcano_reading import VolcanoSupply, volcano_supply
 
 ZERO = Decimal(0)
 Amounts = dict[tuple[str, str], Decimal]
-KINDS = ("ClusterQueue", "Cohort", "LocalQueue", "ResourceFlavor", "VolcanoQueue")
+KINDS = ("ClusterQueue", "Cohort", "LocalQueue", "ResourceFlavor", "VolcanoQueue", "VolcanoScheduler")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,7 @@ class ClusterView:
     admitted: dict[tuple[str, str], Amounts] = field(default_factory=lambda: defaultdict(dict))
     demand: dict[tuple[str, str], Demand] = field(default_factory=lambda: defaultdict(Demand))
     teams: dict[tuple[str, str], set[int]] = field(default_factory=lambda: defaultdict(set))
+    volcano: VolcanoSupply = field(default_factory=VolcanoSupply)
 
 
 @dataclass(slots=True)
@@ -118,6 +120,9 @@ def load_snapshot(*, now: datetime, clusters: Iterable[Cluster] | None = None) -
         for cluster_id, view in views.items()
         for item in view.local_queues
     }
+    with_volcano = [cluster_id for cluster_id, view in views.items() if view.objects["VolcanoQueue"]]
+    for cluster_id, supply in volcano_supply(cluster_ids=with_volcano).items():
+        views[cluster_id].volcano = supply
     _own_queues(snapshot)
     _add_held(snapshot, held_by_queue(cluster_ids=ids))
     _add_asked(snapshot, asked_by_queue(cluster_ids=ids), leads_to)

@@ -1,8 +1,12 @@
 """Volcano's queues of one cluster → quota rows. Input: a snapshot's view; output: rows and nodes.
 
 Invariants
-- A row's `nominal` is deserved and `ceiling` the lowest capability on the way up, both None where not set. Under
-  the proportion plugin deserved moves with demand and is no entitlement; the spec's is what is shown.
+- A row's `nominal` is what the plugin in force makes of "deserved" (`volcano_shares`), `ceiling` the most that the queue
+  can get beside what others are guaranteed; both None where there is none. Under proportion, deserved moves with
+  demand and is no entitlement. Where it is not known which plugin decides, both are as configured: deserved, and the
+  lowest capability on the way up.
+- Which plugin: what the admin site says of the cluster, else the scheduler's own configuration, else capacity where a
+  queue has a parent other than root, which only that plugin reads.
 - Counts come from pods and PodGroups, not from the queue's status. `available` is what the queue and all its
   ancestors have left.
 - A parent's numbers include its descendants and are never added to theirs: `is_parent` marks it.
@@ -17,6 +21,7 @@ from typing import Any
 
 from apps.quotas.rows import QueueNode, QuotaRow
 from apps.quotas.snapshot import ZERO, ClusterView, Demand, Item, Snapshot
+from apps.quotas.volcano_shares import ROOT, QueueSpec, Share, shares
 
 KIND = "VolcanoQueue"
 _OPEN = ("Open", "", "Unknown")
@@ -31,12 +36,48 @@ class VolcanoCluster:
         self.children: dict[str, list[str]] = defaultdict(list)
         self.roots: list[str] = []
         self._sums: dict[tuple[str, str], Mapping[str, Decimal]] = {}
+        self.plugin = self._plugin()
+        self._shares: dict[str, Share] | None = None
         for name in sorted(self.queues_):
             parent = self._parent(name)
             if parent and name not in self._ancestors(parent):
                 self.children[parent].append(name)
             else:
                 self.roots.append(name)
+
+    def _plugin(self) -> str:
+        """ "proportion", "capacity" or "" where nothing tells."""
+        if self.view.cluster.volcano_plugin:
+            return self.view.cluster.volcano_plugin
+        for item in self.view.objects["VolcanoScheduler"].values():
+            if said := str(item.spec.get("plugin") or ""):
+                return said
+        parents = {str(item.spec.get("parent") or "") for item in self.queues_.values()}
+        return "capacity" if parents & self.queues_.keys() - {ROOT} else ""
+
+    def share(self, name: str) -> Share | None:
+        """What the plugin in force makes of a queue; None where it is not known which one is."""
+        if not self.plugin:
+            return None
+        if self._shares is None:
+            specs = [
+                QueueSpec(
+                    name=each,
+                    parent=str(item.spec.get("parent") or ""),
+                    weight=int(item.spec.get("weight") or 1),
+                    capability=self._amounts(item, "capability"),
+                    deserved=self._amounts(item, "deserved"),
+                    guarantee=self._amounts(item, "guarantee"),
+                )
+                for each, item in self.queues_.items()
+            ]
+            supply = self.view.volcano
+            self._shares = shares(self.plugin, specs, total=supply.allocatable, asked=supply.asked)
+        return self._shares[name]
+
+    @staticmethod
+    def _amounts(item: Item, key: str) -> dict[str, Decimal]:
+        return {resource: Decimal(amount) for resource, amount in (item.spec.get(key) or {}).items()}
 
     def _parent(self, name: str) -> str:
         parent = str(self.queues_[name].spec.get("parent") or "")
@@ -70,6 +111,8 @@ class VolcanoCluster:
             sums: dict[str, Decimal] = defaultdict(lambda: ZERO)
             for (_flavor, resource), amount in table.get((KIND, name), {}).items():
                 sums[resource] += amount
+            for resource, amount in self.view.volcano.claimed.get(name, {}).items():
+                sums[resource] += amount
             for child in self.children.get(name, ()):
                 for resource, amount in self._sum(what, child).items():
                     sums[resource] += amount
@@ -100,14 +143,20 @@ class VolcanoCluster:
         return sorted(rows, key=lambda row: not row.accelerator)
 
     def _limits(self, name: str, resource: str) -> tuple[Decimal | None, Decimal | None]:
-        """(ceiling, available): the lowest capability and the least left on the way up; None where none is set."""
+        """(ceiling, available): the lowest limit and the least left on the way up; None where there is none."""
         ceilings, left = [], []
         for queue in self._ancestors(name):
-            capability = self._said(self.queues_[queue], "capability", resource)
-            if capability is not None:
-                ceilings.append(capability)
-                left.append(capability - self._sum("reserved", queue).get(resource, ZERO))
+            limit = self._limit(queue, resource)
+            if limit is not None:
+                ceilings.append(limit)
+                left.append(limit - self._sum("reserved", queue).get(resource, ZERO))
         return min(ceilings, default=None), min(left, default=None)
+
+    def _limit(self, name: str, resource: str) -> Decimal | None:
+        share = self.share(name)
+        if share is None:
+            return self._said(self.queues_[name], "capability", resource)
+        return share.real_capability.get(resource)
 
     @staticmethod
     def _said(item: Item, key: str, resource: str) -> Decimal | None:
@@ -123,7 +172,9 @@ class VolcanoCluster:
         demand: Demand,
     ) -> QuotaRow:
         held = reserved.get(resource, ZERO)
+        share = self.share(item.name)
         ceiling, available = self._limits(item.name, resource)
+        deserved = self._said(item, "deserved", resource) if share is None else share.deserved.get(resource)
         what = self.snapshot.meaning(self.view.cluster.pk, "", resource)
         said = (item.status.get("allocated") or {}).get(resource)
         state = str(item.status.get("state") or "")
@@ -139,7 +190,7 @@ class VolcanoCluster:
             unit=what.unit,
             model_label=what.model_label,
             listed=True,
-            nominal=self._said(item, "deserved", resource),
+            nominal=deserved,
             borrowing_limit=None,
             lending_limit=None,
             reserved=held,
@@ -159,9 +210,11 @@ class VolcanoCluster:
             message="",
             status_reserved=None if said is None else Decimal(said),
             capability=self._said(item, "capability", resource),
-            deserved=self._said(item, "deserved", resource),
+            deserved=deserved,
             guarantee=self._said(item, "guarantee", resource),
             is_parent=bool(self.children.get(item.name)),
+            real_capability=None if share is None else share.real_capability.get(resource),
+            plugin=self.plugin,
         )
 
     def forest(self, team_ids: Collection[int] | None) -> list[QueueNode]:
