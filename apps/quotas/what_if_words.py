@@ -172,11 +172,11 @@ def holding_text(held: Holding, accelerator: Callable[[str], bool]) -> str:
 def summary(
     answer: Answer, *, accelerator: Callable[[str], bool], team_name: Callable[[int | None], str]
 ) -> str:
-    """ "3 workloads would start, 1 would be preempted. Red loses 8 h100." """
+    """Of the work that the reader may see: "3 workloads would start, 1 would be preempted. Red loses 8 h100." """
     found = answer.comparison
-    starts = len(found.of("starts")) + sum(line.starts for line in found.others)
+    starts = len(found.of("starts"))
     preempted = len(found.of("preempted", "drained"))
-    misses = len(found.of("misses")) + sum(line.loses for line in found.others)
+    misses = len(found.of("misses"))
     parts = []
     if starts:
         parts.append(

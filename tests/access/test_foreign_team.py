@@ -184,12 +184,21 @@ def api_views(
                 yield f"{namespace}{pattern.name}", route, view
 
 
+NEEDED = {
+    "cluster": "east",
+    "node": "gpu-1",
+    "kind": "ClusterQueue",
+    "flavor": "h100",
+    "resource": GPU,
+    "window": "day",
+}
+
+
 def filter_cases() -> list[tuple[str, int, str]]:
     found = []
     for name, route, view in api_views():
         fields = view.filter_class.base_fields if view.filter_class else {}
-        needed = "".join("&cluster=east" for field in fields if field == "cluster" and fields[field].required)
-        needed += "&node=gpu-1" if "node" in fields and fields["node"].required else ""
+        needed = "".join(f"&{f}={NEEDED[f]}" for f in fields if f in NEEDED and fields[f].required)
         found += [(name, NAMING[f][0], f"{route}?{f}={NAMING[f][1]}{needed}") for f in fields if f in NAMING]
     return found
 
