@@ -6,10 +6,11 @@ is tried as it was there: first whoever stands in line (heads of strict queues),
 
 from __future__ import annotations
 
+import random
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
@@ -22,35 +23,45 @@ from apps.quotas.engine.model import (
     PodSet,
     Policy,
     Queue,
+    Reason,
     Refused,
     Situation,
     Work,
 )
+from apps.quotas.engine.scheduler import verdict_of
 from apps.quotas.engine.settle import settle_again
 from apps.quotas.tree import Cell, FlavorResource, QuotaNode, QuotaTree
 
-from .setups import CohortSpec, Quota, QueueSpec, Setup, WorkSpec, setup_of
+from .setups import CohortSpec, QueueSpec, Quota, Setup, WorkSpec, setup_of
 
 Obj = dict[str, Any]
 ZERO = Decimal(0)
 LARGEST = str(2**63 - 1)
+ORDERS_TRIED = 150
+ORDER_OF_EQUALS = "the same with another order of heads that are equal in all that orders them"
+TIME = "the same when what was set aside comes back, or victims go, some cycles earlier or later"
+NOT_LOOKED_AT = "Kueue does not look again at work below a cohort whose object went away"
 _MORE = re.compile(r"insufficient unused quota for (\S+) in flavor (\S+), (\S+) more needed")
 _MOST = re.compile(r"insufficient quota for (\S+) in flavor (\S+), .*?> maximum capacity \((\S+)\)")
 
 
 @dataclass(frozen=True)
 class Disagreement:
+    """`why`: "" when nothing explains it."""
+
     seed: str
     wave: int
     what: str
     about: str
     real: str
     ours: str
+    why: str = ""
 
     def __str__(self) -> str:
-        return (
+        said = (
             f"{self.seed} wave {self.wave}: {self.what} of {self.about}: Kueue {self.real}, ours {self.ours}"
         )
+        return f"{said} ({self.why or 'not explained'})"
 
 
 @dataclass
@@ -74,7 +85,7 @@ class Agreement:
 
 
 ARITHMETIC = ("borrowed", "reserved", "share", "more needed", "maximum capacity")
-ENGINE = ("admitted", "flavors", "count", "refused")
+ENGINE = ("admitted", "flavors", "count", "refused", "reason")
 
 
 def compare(recording: Obj, into: Agreement) -> None:
@@ -83,10 +94,51 @@ def compare(recording: Obj, into: Agreement) -> None:
     before: Obj = {"work": {}}
     for number, wave in enumerate(recording["waves"]):
         where = (f"{setup.seed}{' fair' if setup.fair else ''}", number)
-        outcome = settle_again(situation(setup, number, before, wave))
-        _compare_admission(setup, wave, outcome, into, where)
+        _compare_wave(setup, wave, situation(setup, number, before, wave), into, where)
         _compare_arithmetic(setup, wave, into, where)
         before = wave
+
+
+def _compare_wave(setup: Setup, wave: Obj, here: Situation, into: Agreement, where: tuple[str, int]) -> None:
+    found = Agreement()
+    _compare_admission(setup, wave, settle_again(here), found, where)
+    into.made += found.made
+    if not found.differ:
+        return
+    explained = "" if not _orders_matter(found) else _explained_by_order(setup, wave, here, where)
+    for one in found.differ:
+        into.differ.append(replace(one, why=_gap(setup, wave, one) or explained))
+
+
+def _orders_matter(found: Agreement) -> bool:
+    return any(one.what in ("admitted", "flavors", "count", "refused", "reason") for one in found.differ)
+
+
+def _explained_by_order(setup: Setup, wave: Obj, here: Situation, where: tuple[str, int]) -> str:
+    """Whether some order of equals, and some time for work to come back and for victims to go, gives exactly what Kueue
+    came to. Heads of different queues that are equal in borrowing, priority and time to the second come in no
+    particular order there, and one of its cycles serves all setups at once, so that it may take a second."""
+    names = [queue.name for queue in setup.queues]
+    shuffle = random.Random(f"{where}")
+    for attempt in range(ORDERS_TRIED):
+        order = list(names)
+        if attempt >= 4:
+            shuffle.shuffle(order)
+        patience, linger = (
+            (shuffle.choice((None, 1, 2, 3)), shuffle.choice((0, 0, 1, 2))) if attempt >= 2 else (None, 0)
+        )
+        again = Agreement()
+        outcome = settle_again(
+            here,
+            equals={name: index for index, name in enumerate(order)},
+            ticking=bool(attempt % 2),
+            patience=patience,
+            linger=linger,
+        )
+        _compare_admission(setup, wave, outcome, again, where)
+        if not any(one.what in ENGINE[:3] and not _gap(setup, wave, one) for one in again.differ):
+            return ORDER_OF_EQUALS if patience is None and not linger else TIME
+    return ""
 
 
 # ---- the setup as the engine takes it ----------------------------------------------------------------------------------
@@ -221,29 +273,67 @@ def _compare_admission(
                 _class_of(found, stopped=work.queue in stopped),
                 _same_class(outcome.pending[uid].refused),
             )
+            ours_reasons = {(r.code, r.pod_set, r.flavor, r.resource) for r in outcome.pending[uid].reasons}
+            if ours_reasons and _evaluated(outcome.pending[uid].refused):
+                for reason in reasons_in(found["message"]):
+                    key = (reason.code, reason.pod_set, reason.flavor, reason.resource)
+                    into.check(where, "reason", work.name, key, key if key in ours_reasons else None)
+
+
+_POD_SET = re.compile(r"couldn't assign flavors to pod set (\S+): ")
+_PARTS: tuple[tuple[re.Pattern[str], Refused], ...] = (
+    (re.compile(r"insufficient unused quota for (?P<r>\S+) in flavor (?P<f>\S+), "), "WaitingForQuota"),
+    (re.compile(r"insufficient quota for (?P<r>\S+) in flavor (?P<f>\S+), .*?> maximum"), "ExceedsMaxQuota"),
+    (re.compile(r"flavor (?P<f>\S+) doesn't match node affinity"), "NoMatchingFlavor"),
+    (re.compile(r"untolerated taint \{[^}]*\} in flavor (?P<f>[^\s,;.]+)"), "NoMatchingFlavor"),
+    (re.compile(r"resource (?P<r>\S+) unavailable in ClusterQueue"), "ResourceNotCovered"),
+)
+
+
+def reasons_in(message: str) -> list[Reason]:
+    """Every reason that Kueue's words name, per pod set."""
+    found = []
+    pieces = _POD_SET.split(message)
+    for pod_set, text in zip(pieces[1::2], pieces[2::2], strict=True):
+        for pattern, code in _PARTS:
+            for match in pattern.finditer(text):
+                groups = match.groupdict()
+                found.append(Reason(code, pod_set, groups.get("f", ""), groups.get("r", "")))
+    return found
 
 
 def _class_of(found: Obj, *, stopped: bool) -> str:
-    """The class of Kueue's words, mildest over flavors, then most severe over resources, as ours. What was said of an
-    active queue while it was held back is old: the work was not looked at since."""
+    """The class of Kueue's words by the rule that ours goes by. What was said of an active queue while it was held back
+    is old: the work was not looked at since."""
     message = found["message"]
     if "is inactive" in message or "is stopped" in message:
         return "QueueInactive" if stopped else "BehindHead"
-    if not message:
-        return "BehindHead"
-    if "unavailable in ClusterQueue" in message:
-        return "ResourceNotCovered"
-    if "insufficient unused quota" in message or "no longer fits" in message or "overlapping" in message:
-        return "waits"
-    if "Preempted to accommodate" in message:
-        return "waits"
-    if "maximum capacity" in message:
-        return "ExceedsMaxQuota"
-    return "NoMatchingFlavor"
+    if reasons := reasons_in(message):
+        return _same_class(verdict_of(reasons))
+    return "waits" if message else "BehindHead"
+
+
+def _evaluated(refused: Refused) -> bool:
+    return refused not in ("BehindHead", "NotEvaluated", "QueueInactive", "QueueMissing")
 
 
 def _same_class(refused: Refused) -> str:
     return "waits" if refused in ("WaitingForQuota", "WaitingForPreemption") else refused
+
+
+def _gap(setup: Setup, wave: Obj, one: Disagreement) -> str:
+    """What is known to differ and is not modelled."""
+    queues = {queue.name: queue for queue in setup.queues}
+    work = next((w for w in setup.work if w.name == one.about), None)
+    told = [
+        wave["work"].get(w.name, {}).get("message", "")
+        for w in setup.work
+        if queues[w.queue].cohort == "implicit"
+    ]
+    below = work is not None and queues[work.queue].cohort == "implicit"
+    if below and any("is inactive" in message for message in told):
+        return NOT_LOOKED_AT
+    return ""
 
 
 # ---- numbers ------------------------------------------------------------------------------------------------------------

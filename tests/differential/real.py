@@ -19,7 +19,7 @@ from typing import Any
 from kubernetes.client import ApiClient
 from kubernetes.client.exceptions import ApiException
 
-from .setups import ROOT, CohortSpec, Quota, QueueSpec, Setup, WorkSpec
+from .setups import ROOT, CohortSpec, QueueSpec, Quota, Setup, WorkSpec
 
 GROUP = "/apis/kueue.x-k8s.io/v1beta2"
 POLL_SECONDS, CALM_SECONDS, MOST_SECONDS = 0.25, 2.0, 45.0
@@ -39,7 +39,7 @@ class Api:
             method, path, header_params=headers, body=body, auth_settings=["BearerToken"]
         )
         answer = self.client.call_api(*call, _request_timeout=30)
-        data = answer.read()
+        data: bytes = answer.response.data
         if not 200 <= answer.status < 300:
             raise ApiException(status=answer.status, reason=data.decode(errors="replace"))
         return json.loads(data or b"{}")

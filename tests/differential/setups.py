@@ -119,7 +119,7 @@ def generate(seed: int, *, fair: bool) -> Setup:
 class _Maker:
     def __init__(self, seed: int, *, fair: bool) -> None:
         self.seed, self.fair = seed, fair
-        self.random = random.Random(f"{seed}/{fair}")  # noqa: S311  no secret
+        self.random = random.Random(f"{seed}/{fair}")
         self.flavors = FLAVORS[: self.random.choice((1, 1, 2, 3))]
         self.resources = RESOURCES[: self.random.choice((1, 1, 2))]
         self.size = self.random.choice((4, 8, 16))

@@ -41,7 +41,9 @@ def held_by(assigned: Mapping[str, Assigned]) -> dict[FlavorResource, Decimal]:
 
 @dataclass(slots=True)
 class Books:
-    """`generation`: by queue, how often quota was given back or changed there: what was tried before counts no more."""
+    """`generation`: by queue, how often quota was given back or changed there: what was tried before counts no more.
+    `equals`: by queue, who comes first of heads that are equal in all that orders them; Kueue leaves that open, here it
+    is the uid unless something is said."""
 
     queues: dict[str, Queue]
     flavors: Mapping[str, Flavor]
@@ -49,6 +51,7 @@ class Books:
     fair: bool
     fair_strategies: tuple[str, ...]
     now: float = 0.0
+    equals: Mapping[str, int] = field(default_factory=dict)
     holders: dict[str, dict[str, Holder]] = field(default_factory=dict)
     by_uid: dict[str, Holder] = field(default_factory=dict)
     generation: dict[str, int] = field(default_factory=dict)
@@ -79,6 +82,7 @@ class Books:
             self.fair,
             self.fair_strategies,
             self.now,
+            self.equals,
             generation={name: generation + 1 for name, generation in self.generation.items()},
         )
         made.holders = {name: {} for name in queues}

@@ -68,7 +68,8 @@ def _winner(
             continue
         share = shares[cohort, found.work.queue]
         borrows = any(found.amounts.get(fr, 0) > 0 for fr in share.borrowed)
-        rank = (borrows, share.rank, -found.work.priority, found.work.queued, found.work.uid)
+        work = found.work
+        rank = (borrows, share.rank, -work.priority, work.queued, books.equals.get(work.queue, 0), work.uid)
         if best is None or rank < best[0]:
             best = (rank, found)
     return best[1] if best else None

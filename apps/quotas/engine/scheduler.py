@@ -87,7 +87,9 @@ class Scheduler:
         times = [(work.queued, work.reserved_at) for work in situation.work]
         self.books.now = max((time for pair in times for time in pair), default=0.0)
         self._restless: dict[Key, None] = {}
-        self._due: set[Key] = set()
+        self._due: dict[Key, int] = {}
+        self.patience: int | None = None
+        """After how many cycles what was set aside comes back once quota is freed; None: when the line is tried."""
         self._seen: dict[Key, set[object]] = {}
         for work in situation.work:
             if work.holds is None or work.queue not in self.lines:
@@ -158,12 +160,15 @@ class Scheduler:
         """Quota was freed or changed: whatever was set aside in the tree is tried again, but first whatever stands in
         line, above all who made victims go: Kueue collects such notices for a moment."""
         self._stir(queue)
-        self._due.add(self._root(queue))
+        self._due.setdefault(self._root(queue), 0)
 
     def _retry_if_due(self, root: Key) -> None:
-        if root in self._restless or root not in self._due:
+        if root not in self._due:
             return
-        self._due.discard(root)
+        self._due[root] += 1
+        if root in self._restless and (self.patience is None or self._due[root] < self.patience):
+            return
+        del self._due[root]
         moved = [self.lines[name].retry_all() for name in self.books.queues_below(root)]
         if any(moved):
             self._restless[root] = None
@@ -272,15 +277,23 @@ class Scheduler:
 
     def _in_order(self, root: Key, heads: list[Head]) -> Iterable[Head]:
         if not self.books.fair:
-            yield from sorted(
-                heads, key=lambda h: (h.assignment.borrow, -h.work.priority, h.work.queued, h.work.uid)
-            )
+            yield from sorted(heads, key=self._turn)
             return
         left = {head.work.queue: head for head in heads}
         while left:
             head = next_by_share(self.books, root, left)
             del left[head.work.queue]
             yield head
+
+    def _turn(self, head: Head) -> tuple[object, ...]:
+        work = head.work
+        return (
+            head.assignment.borrow,
+            -work.priority,
+            work.queued,
+            self.books.equals.get(work.queue, 0),
+            work.uid,
+        )
 
     def _process(self, head: Head, done: _Cycle) -> None:
         mode, queue = head.assignment.mode, head.work.queue

@@ -5,6 +5,8 @@ Input: a Situation; output: an Outcome. Trees are settled one after the other, s
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from apps.quotas.engine.model import Admitted, Outcome, Pending, Preempted, Reason, Situation
 from apps.quotas.engine.scheduler import Scheduler
 from apps.quotas.tree import Key
@@ -18,10 +20,22 @@ def settle(situation: Situation, *, max_cycles: int = MAX_CYCLES) -> Outcome:
     return _Run(situation, max_cycles).all_trees()
 
 
-def settle_again(situation: Situation, *, max_cycles: int = MAX_CYCLES) -> Outcome:
+def settle_again(
+    situation: Situation,
+    *,
+    equals: Mapping[str, int] | None = None,
+    ticking: bool = False,
+    patience: int | None = None,
+    linger: int = 0,
+    max_cycles: int = MAX_CYCLES,
+) -> Outcome:
     """As `settle`, for work that was looked at before and set aside: heads of strict queues come first, and the rest
-    once these were tried, as after a change of a cohort or a release of quota."""
+    once these were tried, as after a change of a cohort or a release of quota. `equals`: by queue, who comes first of
+    equals; `ticking`: every cycle is later than the one before, so that what was reserved last is told apart;
+    `patience`: what was set aside comes back after so many cycles; `linger`: victims go after so many."""
     run = _Run(situation, max_cycles)
+    run.ticking, run.linger, run.scheduler.patience = ticking, linger, patience
+    run.scheduler.books.equals = equals or {}
     run.scheduler.set_all_aside()
     return run.all_trees()
 
@@ -34,6 +48,7 @@ class _Run:
         self.had = frozenset(self.scheduler.books.by_uid)
         self.preempted: list[Preempted] = []
         self.cycles = 0
+        self.ticking, self.linger = False, 0
         self.settled = True
         self._release_drained()
 
@@ -53,11 +68,13 @@ class _Run:
     def settle_tree(self, root: Key) -> None:
         scheduler = self.scheduler
         seen: set[frozenset[tuple[str, tuple[object, ...]]]] = set()
+        going: list[tuple[str, int]] = []
         while True:
             if self.cycles >= self.max_cycles:
                 self.settled = False
                 return
             self.cycles += 1
+            self.scheduler.now += self.ticking
             decisions = scheduler.cycle_of(root)
             victims = [decision for decision in decisions if isinstance(decision, Preempted)]
             if victims:
@@ -67,9 +84,12 @@ class _Run:
                     return
                 seen.add(state)
                 self.preempted += victims
-                for victim in victims:
-                    scheduler.release(victim.uid)
-            elif not scheduler.is_restless(root):
+                going += [(victim.uid, self.cycles + self.linger) for victim in victims]
+            rest = not scheduler.is_restless(root)
+            for uid, _at in [gone for gone in going if rest or gone[1] <= self.cycles]:
+                scheduler.release(uid)
+            going = [gone for gone in going if not rest and gone[1] > self.cycles]
+            if not scheduler.is_restless(root):
                 return
 
     def _state(self, root: Key) -> frozenset[tuple[str, tuple[object, ...]]]:
