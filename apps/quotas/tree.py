@@ -56,6 +56,15 @@ class QuotaNode:
     stopped: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Loan:
+    """`amount` of the lender's quota that the borrower, a queue, holds. Lender: a queue, or a cohort's own quota."""
+
+    lender: Key
+    borrower: Key
+    amount: Decimal
+
+
 _EMPTY = Cell(ZERO)
 
 
@@ -107,13 +116,14 @@ class QuotaTree:
             if key in self._states:
                 raise ValueError(f"{node.kind} {node.name} is given twice")
             self._states[key] = _State(node, ("Cohort", node.parent) if node.parent else None)
+        self._given = frozenset(self._states)
         self._add_implicit_cohorts()
         self.cycles: tuple[tuple[str, ...], ...] = self._cut_cycles()
         for key in sorted(self._states):
             parent = self._states[key].parent
             if parent:
                 self._states[parent].children.append(key)
-        self._lent: dict[FlavorResource, dict[Key, Decimal]] = {}
+        self._lent: dict[tuple[Key, FlavorResource], dict[Key, Decimal]] = {}
         self._heights: dict[str, int] = {}
         self._fill_quota()
         self.orphan_usage: dict[str, dict[FlavorResource, Decimal]] = {}
@@ -214,6 +224,14 @@ class QuotaTree:
     def root_of(self, kind: Kind, name: str) -> Key:
         return self._path(kind, name)[-1]
 
+    def below(self, kind: Kind, name: str) -> Iterator[Key]:
+        """The node and everything below it: of a root, the only nodes whose numbers a change inside can move."""
+        stack: list[Key] = [(kind, name)]
+        while stack:
+            key = stack.pop()
+            yield key
+            stack.extend(self._states[key].children)
+
     def leads_to_cycle(self, kind: Kind, name: str) -> bool:
         """Kueue does not serve queues whose way up is a circle."""
         root_kind, root_name = self.root_of(kind, name)
@@ -307,11 +325,11 @@ class QuotaTree:
         is laid on the cohort's own quota first, then on the siblings' unused lendable quota in proportion,
         then upward. Over a whole tree: Σ borrowed by queues = Σ lent by queues + Σ `taken` from cohorts' own
         quota + what the root is over."""
-        return self._lending(fr)[kind, name]
+        return self._lending(self.root_of(kind, name), fr)[kind, name]
 
     def taken(self, cohort: str, fr: FlavorResource) -> Decimal:
         """The part of a cohort's own quota that is held, by the same rule as `lent`."""
-        lending = self._lending(fr)
+        lending = self._lending(self.root_of("Cohort", cohort), fr)
         state = self._states["Cohort", cohort]
         own = state.node.cells.get(fr, _EMPTY).nominal
         return min(own, self._asked_inside(state, fr) + lending["Cohort", cohort])
@@ -374,7 +392,64 @@ class QuotaTree:
                 state.usage[fr] = after
                 change = max(ZERO, after - local) - max(ZERO, before - local)
                 key = state.parent
-            self._lent.pop(fr, None)
+            self._lent.pop((self.root_of("ClusterQueue", queue), fr), None)
+
+    # ---- changing a spec ----------------------------------------------------------------------------------
+
+    def replace_node(self, node: QuotaNode) -> None:
+        """Take a node's new spec. Under the same parent this costs the node's depth; a new node, or one that
+        moves, costs the whole tree, since cycles and implicit cohorts may come and go with it."""
+        key: Key = (node.kind, node.name)
+        if key not in self._given or self._states[key].node.parent != node.parent:
+            self._rebuild({**self._nodes(), key: node})
+            return
+        old = self._states[key].node
+        self._states[key].node = node
+        for fr in old.cells.keys() | node.cells.keys():
+            if old.cells.get(fr) != node.cells.get(fr):
+                self._refresh(key, fr)
+
+    def remove_node(self, kind: Kind, name: str) -> None:
+        """Take a node out; what a removed queue held stays as `orphan_usage`. Costs the whole tree."""
+        nodes = self._nodes()
+        del nodes[kind, name]
+        self._rebuild(nodes)
+
+    def _nodes(self) -> dict[Key, QuotaNode]:
+        return {key: self._states[key].node for key in self._given}
+
+    def _rebuild(self, nodes: Mapping[Key, QuotaNode]) -> None:
+        held = {key[1]: state.usage for key, state in self._states.items() if key[0] == "ClusterQueue"}
+        fresh = QuotaTree(nodes.values(), {**self.orphan_usage, **held})
+        self.__dict__.update(fresh.__dict__)
+
+    def _refresh(self, changed: Key, fr: FlavorResource) -> None:
+        """Carry one cell's new quota up: each node above takes the difference of what the node below passes on."""
+        key: Key | None = changed
+        quota = usage = kept = ZERO  # differences, from the node below
+        while key is not None:
+            state = self._states[key]
+            cell = state.node.cells.get(fr)
+            was = state.subtree.get(fr, ZERO), state.local.get(fr, ZERO)
+            held, home = state.usage.get(fr, ZERO), state.kept.get(fr, ZERO)
+            if key == changed:
+                # The old nominal is in `was`; what the children pass on is the rest, read anew for this cell only.
+                passed = (self._states[child] for child in state.children)
+                total = sum((each.subtree.get(fr, ZERO) - each.local.get(fr, ZERO) for each in passed), ZERO)
+                total += cell.nominal if cell else ZERO
+            else:
+                total = was[0] + quota
+            limit = cell.lending_limit if cell else None
+            local = max(ZERO, total - limit) if limit is not None else ZERO
+            state.subtree[fr], state.local[fr] = total, local
+            state.usage[fr], state.kept[fr] = held + usage, home + kept
+            if cell is None and not any(fr in self._states[child].subtree for child in state.children):
+                del state.subtree[fr]
+            quota = (total - local) - (was[0] - was[1])
+            usage = max(ZERO, held + usage - local) - max(ZERO, held - was[1])
+            kept += local - was[1]
+            key = state.parent
+        self._lent.pop((self.root_of(*changed), fr), None)
 
     # ---- who lends ----------------------------------------------------------------------------------------
 
@@ -391,11 +466,12 @@ class QuotaTree:
         children = sum((self._beyond(self._states[child], fr) for child in state.children), ZERO)
         return children - self._beyond(state, fr)
 
-    def _lending(self, fr: FlavorResource) -> dict[Key, Decimal]:
-        if fr in self._lent:
-            return self._lent[fr]
-        lent: dict[Key, Decimal] = dict.fromkeys(self.roots, ZERO)
-        queue = list(self.roots)
+    def _lending(self, root: Key, fr: FlavorResource) -> dict[Key, Decimal]:
+        """What each node below one root lends; other trees do not matter to it."""
+        if found := self._lent.get((root, fr)):
+            return found
+        lent: dict[Key, Decimal] = {root: ZERO}
+        queue = [root]
         while queue:
             key = queue.pop()
             state = self._states[key]
@@ -406,8 +482,66 @@ class QuotaTree:
             unused = [self._unused_lendable(self._states[child], fr) for child in state.children]
             lent.update(zip(state.children, spread(wanted, unused), strict=True))
             queue.extend(state.children)
-        self._lent[fr] = lent
+        self._lent[root, fr] = lent
         return lent
+
+    def loans(self, fr: FlavorResource) -> tuple[Loan, ...]:
+        """Who holds whose quota, laid as `lent` and `taken` are: Σ over a lender is its `lent` (a queue) or
+        `taken` (a cohort); Σ over all is what queues borrow less what roots are over. By lender, then borrower."""
+        inside = self._inside(fr)
+        lending = {key: lent for root in self.roots for key, lent in self._lending(root, fr).items()}
+        above: dict[Key, list[tuple[Key, Decimal]]] = {}
+        found: list[Loan] = []
+        stack = list(self.roots)
+        while stack:
+            key = stack.pop()
+            state = self._states[key]
+            wanted = above.pop(key, [])
+            if key[0] == "ClusterQueue":
+                found.extend(Loan(key, borrower, amount) for borrower, amount in wanted)
+                continue
+            wanted = inside[key] + wanted
+            lenders = [(key, self.taken(key[1], fr)), *((child, lending[child]) for child in state.children)]
+            for lender, borrower, amount in _match(lenders, wanted):
+                if lender == key:
+                    found.append(Loan(key, borrower, amount))
+                else:
+                    above.setdefault(lender, []).append((borrower, amount))
+            stack.extend(state.children)
+        return tuple(sorted(found, key=lambda loan: (loan.lender, loan.borrower)))
+
+    def _inside(self, fr: FlavorResource) -> dict[Key, list[tuple[Key, Decimal]]]:
+        """Per cohort the borrowing that is met inside it; what passes on upward is shared in proportion."""
+        inside: dict[Key, list[tuple[Key, Decimal]]] = {}
+        upward: dict[Key, list[tuple[Key, Decimal]]] = {}
+        for key in self._bottom_up():
+            state = self._states[key]
+            beyond = self._beyond(state, fr)
+            if key[0] == "ClusterQueue":
+                upward[key] = [(key, beyond)] if beyond else []
+                continue
+            wanted = [want for child in state.children for want in upward[child]]
+            passed = spread(beyond, [amount for _, amount in wanted])
+            pairs = list(zip(wanted, passed, strict=True))
+            upward[key] = [(who, up) for (who, _), up in pairs if up]
+            inside[key] = [(who, amount - up) for (who, amount), up in pairs if amount - up]
+        return inside
+
+
+def _match(
+    lenders: Iterable[tuple[Key, Decimal]], borrowers: Iterable[tuple[Key, Decimal]]
+) -> Iterator[tuple[Key, Key, Decimal]]:
+    """Lay borrowers on lenders, both in their order, each lender up to its amount."""
+    waiting = iter(borrowers)
+    who, left = next(waiting, (None, ZERO))
+    for lender, amount in lenders:
+        while amount > 0 and who is not None:
+            part = min(amount, left)
+            if part:
+                yield lender, who, part
+            amount, left = amount - part, left - part
+            if not left:
+                who, left = next(waiting, (None, ZERO))
 
 
 def spread(amount: Decimal, over: list[Decimal]) -> list[Decimal]:

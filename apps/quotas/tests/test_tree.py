@@ -5,7 +5,7 @@ from decimal import Decimal as D
 
 import pytest
 
-from apps.quotas.tree import Cell, Kind, QuotaNode, QuotaTree, spread
+from apps.quotas.tree import Cell, Kind, Loan, QuotaNode, QuotaTree, spread
 
 GPU = ("h100", "nvidia.com/gpu")
 A100 = ("a100", "nvidia.com/gpu")
@@ -295,3 +295,49 @@ def test_same_node_twice_is_refused() -> None:
 )
 def test_spread_gives_whole_units(amount: str, over: list[str], expected: list[str]) -> None:
     assert spread(D(amount), [D(part) for part in over]) == [D(part) for part in expected]
+
+
+def test_loans_come_from_the_cohort_first_then_from_siblings() -> None:
+    # b borrows 9 − 2 = 7. pool's own 3 first; the 4 left are laid on a (8 unused) and c (8 unused): 2 and 2.
+    subject = tree(
+        cohort("pool", nominal=3), queue("a", "pool", 8), queue("b", "pool", 2), queue("c", "pool", 8), b=9
+    )
+    borrower = ("ClusterQueue", "b")
+    assert subject.loans(GPU) == (
+        Loan(("ClusterQueue", "a"), borrower, D(2)),
+        Loan(("ClusterQueue", "c"), borrower, D(2)),
+        Loan(("Cohort", "pool"), borrower, D(3)),
+    )
+
+
+def test_loans_over_cohorts_name_the_queue_that_lends() -> None:
+    # left: x 4 holds 7, y 1 unused: x borrows 3, 1 found inside (y), 2 beyond left (7 − 5). right: z 6 lends 2.
+    subject = tree(
+        cohort("left", "org"),
+        cohort("right", "org"),
+        queue("x", "left", 4),
+        queue("y", "left", 1),
+        queue("z", "right", 6),
+        x=7,
+    )
+    borrower = ("ClusterQueue", "x")
+    assert subject.loans(GPU) == (
+        Loan(("ClusterQueue", "y"), borrower, D(1)),
+        Loan(("ClusterQueue", "z"), borrower, D(2)),
+    )
+
+
+def test_what_a_root_is_over_is_lent_by_nobody() -> None:
+    # b holds 9 of 2 with a's 4 beside it: 7 beyond, 4 from a, 3 from nobody (quota was lowered).
+    subject = tree(queue("a", "root", 4), queue("b", "root", 2), b=9)
+    assert subject.loans(GPU) == (Loan(("ClusterQueue", "a"), ("ClusterQueue", "b"), D(4)),)
+
+
+def test_a_new_spec_reaches_the_root() -> None:
+    # a: 8, lends 2, keeps 6, root 2 + 4 = 6. Then a: 10, lends 5, keeps 5, root 5 + 4 = 9; b's ceiling 9.
+    # a holds 7: 7 − 6 = 1 reached the root, then 7 − 5 = 2.
+    subject = tree(queue("a", "root", 8, lend=2), queue("b", "root", 4), a=7)
+    check(subject, "root", "Cohort", subtree=6, usage=1, available=5, whole=12)
+    subject.replace_node(queue("a", "root", 10, lend=5))
+    check(subject, "root", "Cohort", subtree=9, usage=2, available=7, whole=14)
+    check(subject, "b", ceiling=9, available=7)

@@ -210,3 +210,70 @@ def test_any_parent_graph_terminates_and_names_each_cycle_once(edges: list[tuple
     parent = {f"c{child}": f"c{above}" for child, above in edges}
     for cycle in tree.cycles:
         assert [parent[name] for name in cycle] == [*cycle[1:], cycle[0]]
+
+
+@quick
+@given(forests(), usages)
+def test_loans_add_up_to_what_is_lent_taken_and_borrowed(nodes: list[QuotaNode], amounts_: list[D]) -> None:
+    tree = QuotaTree(nodes, held(nodes, amounts_))
+    lent: dict[Key, D] = {}
+    borrowed: dict[Key, D] = {}
+    for loan in tree.loans(FR):
+        assert loan.amount > 0
+        assert loan.amount == loan.amount.to_integral_value()
+        assert loan.lender != loan.borrower
+        lent[loan.lender] = lent.get(loan.lender, D(0)) + loan.amount
+        borrowed[loan.borrower] = borrowed.get(loan.borrower, D(0)) + loan.amount
+    for key in tree:
+        owed = tree.lent(*key, FR) if key[0] == "ClusterQueue" else tree.taken(key[1], FR)
+        assert lent.get(key, D(0)) == owed
+        assert borrowed.get(key, D(0)) <= tree.borrowed(*key, FR)
+    for root in tree.roots:
+        members = [key for key in below(tree, root) if key[0] == "ClusterQueue"]
+        over = max(D(0), tree.usage(*root, FR) - tree.subtree_quota(*root, FR)) if len(members) else D(0)
+        missing = sum(tree.borrowed(*key, FR) - borrowed.get(key, D(0)) for key in members)
+        assert missing == (over if root[0] == "Cohort" else 0)
+
+
+cells_ = st.dictionaries(st.just(FR), st.builds(Cell, amounts, limits, limits))
+
+
+@quick
+@given(forests(), usages, st.lists(st.tuples(st.integers(0, 13), cells_, st.booleans()), max_size=12))
+def test_a_tree_that_took_changes_equals_a_tree_built_anew(
+    nodes: list[QuotaNode],
+    amounts_: list[D],
+    edits: list[tuple[int, dict[tuple[str, str], Cell], bool]],
+) -> None:
+    tree = QuotaTree(nodes, held(nodes, amounts_))
+    current = list(nodes)
+    for index, cells, moves in edits:
+        at = index % len(current)
+        old = current[at]
+        parent = (
+            f"c{index % 7}" if moves else old.parent
+        )  # c6 may be implicit; a cohort may come to stand in a ring
+        current[at] = QuotaNode(old.name, old.kind, parent, cells)
+        tree.replace_node(current[at])
+        fresh = QuotaTree(current, held(nodes, amounts_))
+        assert everything(tree) == everything(fresh)
+        assert tree.cycles == fresh.cycles
+        assert tree.loans(FR) == fresh.loans(FR)
+        for key in fresh:
+            assert tree.subtree_ceiling(*key, FR) == fresh.subtree_ceiling(*key, FR)
+            assert tree.weighted_share(*key) == fresh.weighted_share(*key)
+
+
+@quick
+@given(forests(), usages, st.integers(0, 13))
+def test_taking_a_node_out_and_putting_it_back_changes_nothing(
+    nodes: list[QuotaNode], amounts_: list[D], index: int
+) -> None:
+    tree = QuotaTree(nodes, held(nodes, amounts_))
+    before = everything(tree)
+    gone = nodes[index % len(nodes)]
+    tree.remove_node(gone.kind, gone.name)
+    rest = [node for node in nodes if node is not gone]
+    assert everything(tree) == everything(QuotaTree(rest, held(nodes, amounts_)))
+    tree.replace_node(gone)
+    assert everything(tree) == before
