@@ -23,6 +23,8 @@ from apps.admissions.pending import Criteria, Pending, pending_work
 from apps.fleet.models import Cluster
 from apps.fleet.registry import is_device
 from apps.fleet.selectors import UNBOUND
+from apps.quotas.lacking import Lack
+from apps.quotas.positions import Position
 
 __all__ = [
     "NO_REASON",
@@ -46,7 +48,8 @@ class WaitingRow:
     """One piece of waiting work. `since` is when the portal first saw it in its present state and reason,
     `queued_at` the cluster's own start of the wait, `wait_seconds` counts from the latter when it is known.
     `reason` is the cluster's token to count by ("" when it gave none); `message` the full text;
-    `message_source` where it was read. `asked`: {resource: amount}, of all its pods."""
+    `message_source` where it was read. `asked`: {resource: amount}, of all its pods. `position` and `lacking` where the list
+    is read in the order of queues (queued.py); None: not read, or not known."""
 
     cluster_id: int
     cluster_slug: str
@@ -70,6 +73,8 @@ class WaitingRow:
     since: datetime
     queued_at: datetime | None
     wait_seconds: int
+    position: Position | None = None
+    lacking: tuple[Lack, ...] | None = None
 
     @property
     def cause(self) -> str:

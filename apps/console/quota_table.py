@@ -25,9 +25,12 @@ def _queue_note(row: QuotaRow) -> str:
 
 
 class AmountColumn(NumberColumn):
-    """An amount of the row's resource: memory reads in binary units, everything else as a plain number."""
+    """An amount of the row's resource: memory reads in binary units, everything else as a plain number. Less
+    than nothing free is "over by" in words; the CSV keeps the number."""
 
     def render(self, value: Any, record: QuotaRow) -> str | SafeString:  # type: ignore[override]
+        if value is not None and value < 0:
+            return str(_("over by %(n)s") % {"n": amount_text(record.resource, -value)})
         if value is None or not value or not is_bytes(record.resource):
             return super().render(value)
         return amount_text(record.resource, value)

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from django.http import HttpRequest, HttpResponseBase
+from collections.abc import Sequence
+
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import render
 
 from apps.accounts.models import Team
 from apps.admissions.filters import WaitingForm
-from apps.admissions.selectors import waiting
+from apps.admissions.queued import QueuedList
+from apps.admissions.selectors import WaitingRow, waiting
 from apps.admissions.work import recently_finished, running
 from apps.console.access import team_or_404
 from apps.console.frame import QUOTA, WORK, Page
+from apps.console.links import address, finding_url
 from apps.console.quota_table import QuotaTable
 from apps.console.team_rows import team_table
-from apps.console.waiting_table import WaitingTable
+from apps.console.team_tables import BorrowedTable, LentTable, NumbersTable, QueuedTable, TeamQuotaTable
 from apps.console.work_tables import FinishedTable, RunningTable
-from apps.core.tables import table_csv, wants_csv
+from apps.core.tables import PortalTable, table_csv, wants_csv
+from apps.findings.selectors import findings
 from apps.fleet.selectors import bindings_of_team
-from apps.quotas.rows import QuotaRow
-from apps.quotas.selectors import quota_rows
+from apps.quotas.team_quota import TeamQuota, offers_of, team_quota
 
-LINES_SHOWN = 3
+ROWS_SHOWN = 10
+FINDINGS_SHOWN = 3
 
 
 def teams(request: HttpRequest) -> HttpResponseBase:
@@ -33,25 +39,67 @@ def teams(request: HttpRequest) -> HttpResponseBase:
 def team(request: HttpRequest, slug: str) -> HttpResponseBase:
     shown = team_or_404(request, slug)
     page = Page.open(request, sources=WORK)
+    if request.GET.get("attention"):
+        return _attention(page, shown)
     form = WaitingForm({**request.GET.dict(), "team": slug}, now=page.now, team_ids=page.team_ids)
-    rows = quota_rows(now=page.now, clusters=page.clusters, team_ids=[shown.pk])
-    wait = waiting(now=page.now, team_ids=page.team_ids, criteria=form.criteria) if form.is_valid() else []
-    tables = {
-        "quota": QuotaTable([row for row in rows if row.accelerator and row.matters], prefix="q-"),
-        "other": QuotaTable([row for row in rows if not row.accelerator], prefix="o-"),
-        "waiting": WaitingTable(wait, prefix="w-", exclude=("team_name",)),
-        "running": RunningTable(running(now=page.now, team=shown, clusters=page.clusters), prefix="r-"),
-        "finished": FinishedTable(
-            recently_finished(now=page.now, team=shown, clusters=page.clusters), prefix="f-"
-        ),
-    }
+    valid = form.is_valid()
+    found = team_quota(now=page.now, clusters=page.clusters, team_ids=[shown.pk])
+    tables = {**_quota_tables(page, shown, found), **_work_tables(page, shown, form, found)}
     for name, table in tables.items():
         if wants_csv(request, name):
             return table_csv(table, request)
-    prepared = {name: page.prepare(table, per_page=10) for name, table in tables.items()}
-    bindings = _bindings(shown, page)
-    context = {"team": shown, "bindings": bindings, "lines": _telling(rows), "form": form, **prepared}
+    context = {
+        "team": shown,
+        "bindings": _bindings(shown, page),
+        "form": form,
+        "queue": form.cleaned_data["queue"] if valid else "",
+        "attention_url": address("team", slug, cluster=page.cluster_slug, attention="1"),
+        "quoted": len({(row.cluster.pk, row.kind, row.queue) for row in found.rows}),
+        **{name: page.prepare(table, per_page=ROWS_SHOWN) for name, table in tables.items()},
+    }
     return page.render("console/team.html", context, section="teams")
+
+
+def _attention(page: Page, shown: Team) -> HttpResponse:
+    """The worst of what concerns the team, for a page that is shown already; what the portal cannot see stands in the
+    frame of every page."""
+    every = findings(now=page.now, clusters=page.clusters, team_ids=[shown.pk])
+    worst = [one for one in every if one.area != "sight"][:FINDINGS_SHOWN]
+    context = {
+        "findings": [(one, finding_url(one)) for one in worst],
+        "all_url": address("findings", team=shown.slug, cluster=page.cluster_slug),
+    }
+    return render(page.request, "console/_findings.html", context)
+
+
+def _quota_tables(page: Page, shown: Team, found: TeamQuota) -> dict[str, PortalTable]:
+    telling = [row for row in found.rows if row.accelerator and row.matters]
+    loans = [loan for loan in found.loans if loan.accelerator]
+    return {
+        "quota": TeamQuotaTable(telling, loans=found.loans, prefix="q-"),
+        "numbers": NumbersTable(telling, prefix="n-"),
+        "other": QuotaTable([row for row in found.rows if not row.accelerator], prefix="o-"),
+        "lent": LentTable([row for row in loans if row.lends([shown.pk])], seen=page.team_ids, prefix="l-"),
+        "borrowed": BorrowedTable(
+            [row for row in loans if row.borrows([shown.pk])], seen=page.team_ids, prefix="b-"
+        ),
+    }
+
+
+def _work_tables(page: Page, shown: Team, form: WaitingForm, found: TeamQuota) -> dict[str, PortalTable]:
+    wait: Sequence[WaitingRow] = []
+    queue = ""
+    if form.is_valid():
+        queue = form.criteria.queue
+        every = waiting(now=page.now, team_ids=page.team_ids, criteria=form.criteria)
+        wait = QueuedList(every, now=page.now, offers=offers_of(found.rows))
+    holds = running(now=page.now, team=shown, clusters=page.clusters)
+    ended = recently_finished(now=page.now, team=shown, clusters=page.clusters)
+    return {
+        "waiting": QueuedTable(wait, prefix="w-", exclude=("team_name",)),
+        "running": RunningTable([row for row in holds if queue in ("", row.queue)], prefix="r-"),
+        "finished": FinishedTable([row for row in ended if queue in ("", row.queue)], prefix="f-"),
+    }
 
 
 def _bindings(shown: Team, page: Page) -> list[tuple[str, str, list[str]]]:
@@ -64,9 +112,3 @@ def _bindings(shown: Team, page: Page) -> list[tuple[str, str, list[str]]]:
             groups.setdefault((binding.cluster.name, binding.get_kind_display()), []).append(name)
     several = len({cluster for cluster, _kind in groups}) > 1
     return [(cluster if several else "", kind, names) for (cluster, kind), names in groups.items()]
-
-
-def _telling(rows: list[QuotaRow]) -> list[QuotaRow]:
-    """The accelerator rows with most held and asked for: those that a lead asks about first."""
-    busy = [row for row in rows if row.accelerator and (row.reserved or row.pending)]
-    return sorted(busy, key=lambda row: -(row.reserved + row.pending))[:LINES_SHOWN]

@@ -6,8 +6,9 @@ a row speaks of one resource in one flavor, so its numbers are all in the same u
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from decimal import Decimal
 from typing import Literal
 
@@ -154,3 +155,32 @@ class TeamSummary:
     lines: tuple[TeamLine, ...]
     queues: tuple[tuple[int, str], ...] = ()
     by_resource: Mapping[str, Decimal] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class LoanRow:
+    """`amount` of a lender's quota of one (flavor, resource) that a ClusterQueue holds. `lender_kind`: "ClusterQueue", or
+    "Cohort" where it is a cohort's own quota. `since`: not before that moment, None where it was not noted.
+    `reclaim`: the lender's reclaimWithinCohort, "" of a cohort."""
+
+    cluster: Cluster
+    lender_kind: QueueKind
+    lender: str
+    borrower: str
+    flavor: str
+    resource: str
+    accelerator: bool
+    unit: str
+    model_label: str
+    amount: Decimal
+    since: datetime | None
+    reclaim: str
+    lender_teams: tuple[int, ...]
+    borrower_teams: tuple[int, ...]
+
+    def lends(self, team_ids: Collection[int]) -> bool:
+        """The lender is a queue that one of these teams owns or uses."""
+        return not set(team_ids).isdisjoint(self.lender_teams)
+
+    def borrows(self, team_ids: Collection[int]) -> bool:
+        return not set(team_ids).isdisjoint(self.borrower_teams)

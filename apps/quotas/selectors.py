@@ -17,10 +17,11 @@ from apps.quotas.snapshot import Snapshot, load_snapshot
 from apps.quotas.teams import summaries
 from apps.quotas.volcano import VolcanoCluster
 
-__all__ = ["queue_forest", "quota_rows", "team_summaries"]
+__all__ = ["queue_forest", "quota_rows", "systems", "team_summaries"]
 
 
-def _systems(snapshot: Snapshot) -> list[KueueCluster | VolcanoCluster]:
+def systems(snapshot: Snapshot) -> list[KueueCluster | VolcanoCluster]:
+    """What computes the rows of each cluster, one for Kueue and one for Volcano where it has queues of it."""
     return [
         build(snapshot, view)
         for view in snapshot.views.values()
@@ -39,7 +40,7 @@ def quota_rows(
     snapshot = load_snapshot(now=now, clusters=clusters)
     return [
         row
-        for system in _systems(snapshot)
+        for system in systems(snapshot)
         for name in system.queues(team_ids)
         for row in system.queue_rows(name)
     ]
@@ -53,7 +54,7 @@ def queue_forest(
 ) -> list[QueueNode]:
     """The roots of every cluster's cohort trees and Volcano hierarchy, with children nested."""
     snapshot = load_snapshot(now=now, clusters=clusters)
-    return [node for system in _systems(snapshot) for node in system.forest(team_ids)]
+    return [node for system in systems(snapshot) for node in system.forest(team_ids)]
 
 
 def team_summaries(
@@ -66,7 +67,7 @@ def team_summaries(
     snapshot = load_snapshot(now=now, clusters=clusters)
     rows = [
         row
-        for system in _systems(snapshot)
+        for system in systems(snapshot)
         for name in system.queues(team_ids)
         for row in system.queue_rows(name)
         if row.accelerator

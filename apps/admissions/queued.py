@@ -1,0 +1,135 @@
+"""Waiting work in the order of its queues, with its position and what it lacks. Input: a `WaitingList` or Workloads,
+and what the queues offer; output: `WaitingRow`s or `Standing`s.
+
+Invariants: positions are asked once for all of the list, pod sets only of the slice that is shown; work that has its
+quota and waits for checks or pods lacks none, has no position, and comes before what waits behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, overload
+
+from apps.admissions.pending import Pending
+from apps.admissions.selectors import WaitingList, WaitingRow
+from apps.core.quantity import parse_quantity
+from apps.observations.models import Workload
+from apps.quotas.lacking import Lack, Offer, lacking
+from apps.quotas.positions import Position, positions
+from apps.quotas.team_quota import Offers, QueueOfWork
+
+PENDING = Workload.State.PENDING.value
+POD_GROUP = Workload.Kind.POD_GROUP.value
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a piece of waiting work stands. `lacking` None: not known, () nothing."""
+
+    position: Position | None = None
+    lacking: tuple[Lack, ...] | None = None
+
+
+NOWHERE = Standing()
+
+
+def queue_key(cluster_id: int, kind: str, queue: str) -> QueueOfWork:
+    return cluster_id, "VolcanoQueue" if kind == POD_GROUP else "ClusterQueue", queue
+
+
+def lacks(
+    kind: str,
+    pod_sets: Sequence[Mapping[str, Any]],
+    requests: Mapping[str, Any],
+    offered: Mapping[str, list[Offer]] | None,
+) -> tuple[Lack, ...] | None:
+    """What a Workload or PodGroup lacks in its queue, by pod set, else (none is named) in all; None when nothing is known
+    of the queue."""
+    if offered is None:
+        return None
+    asked = [_total(pod_set) for pod_set in pod_sets] or [_total({"count": 1, "requests": requests})]
+    return lacking(asked, offered, every_resource_needs_quota=kind != POD_GROUP)
+
+
+def _total(pod_set: Mapping[str, Any]) -> dict[str, Decimal]:
+    count = int(pod_set.get("count") or 0)
+    return {name: parse_quantity(amount) * count for name, amount in (pod_set.get("requests") or {}).items()}
+
+
+def standings(
+    work: Collection[Workload], *, queues: Mapping[int, str], offers: Offers, now: datetime
+) -> dict[int, Standing]:
+    """By primary key, of those that wait for quota. `queues`: the queue each leads to, by primary key."""
+    waiting = [item for item in work if item.state == PENDING and item.gone_at is None]
+    found = positions(now=now, keys=[item.pk for item in waiting])
+    return {
+        item.pk: Standing(
+            found.get(item.pk),
+            lacks(
+                item.kind,
+                item.pod_sets,
+                item.requests,
+                offers.get(queue_key(item.cluster_id, item.kind, queues.get(item.pk, ""))),
+            ),
+        )
+        for item in waiting
+    }
+
+
+class QueuedList(Sequence[WaitingRow]):
+    """A `WaitingList` by cluster, queue and position; its rows know `position` and `lacking`."""
+
+    def __init__(self, waiting: WaitingList, *, now: datetime, offers: Offers) -> None:
+        self._offers = offers
+        keys = [item.key for item in waiting.found if item.kind != "Pod" and item.state == PENDING]
+        self._positions = positions(now=now, keys=keys)
+        self._waiting = WaitingList(sorted(waiting.found, key=self._order), now=now)
+
+    def _order(self, item: Pending) -> tuple[Any, ...]:
+        found = self._position(item)
+        return (item.cluster_id, item.queue, found.position if found else 0, item.waits_since, item.key)
+
+    def _position(self, item: Pending) -> Position | None:
+        return self._positions.get(item.key) if item.kind != "Pod" else None
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    @overload
+    def __getitem__(self, index: int) -> WaitingRow: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[WaitingRow]: ...
+    def __getitem__(self, index: int | slice) -> WaitingRow | list[WaitingRow]:
+        if isinstance(index, slice):
+            return self._rows(index)
+        return self._rows(slice(index, index + 1 or None))[0]
+
+    def __iter__(self) -> Iterator[WaitingRow]:
+        for start in range(0, len(self), 1000):
+            yield from self._rows(slice(start, start + 1000))
+
+    def _rows(self, part: slice) -> list[WaitingRow]:
+        rows = self._waiting[part]
+        keys = {
+            (item.cluster_id, item.kind, item.namespace, item.name): item
+            for item in self._waiting.found[part]
+        }
+        wanted = [item.key for item in keys.values() if item.kind != "Pod" and item.state == PENDING]
+        asked = {
+            key: (pod_sets, requests)
+            for key, pod_sets, requests in Workload.objects.filter(pk__in=wanted).values_list(
+                "pk", "pod_sets", "requests"
+            )
+        }
+        made = []
+        for row in rows:
+            item = keys[row.cluster_id, row.kind, row.namespace, row.name]
+            short = None
+            if item.key in asked and item.kind != "Pod":
+                queue = queue_key(row.cluster_id, row.kind, row.queue)
+                short = lacks(row.kind, *asked[item.key], self._offers.get(queue))
+            made.append(replace(row, position=self._position(item), lacking=short))
+        return made

@@ -1,0 +1,184 @@
+"""Tables of a team's page: quota in words, loans in both directions, waiting work in queue order.
+
+Input: `QuotaRow`s with the loans of their queues, `LoanRow`s, `WaitingRow`s of a `QueuedList`.
+Invariant: of the other party of a loan only name and amount are shown; it is a link only to who may see that queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext_lazy as _
+
+from apps.admissions.selectors import WaitingRow
+from apps.console.links import queue_url
+from apps.console.quota_table import AmountColumn, QuotaTable
+from apps.console.waiting_table import WaitingTable
+from apps.core.formats import NOT_APPLICABLE, listed_apart
+from apps.core.tables import LinkColumn, NumberColumn, PortalTable, TextColumn, TimeColumn
+from apps.quotas.loans import comes_back
+from apps.quotas.rows import LoanRow, QuotaRow
+from apps.quotas.sentences import amount_text, asides, describe, noun_of
+from apps.quotas.standing_words import lack_text, position_source_label
+
+
+class TeamQuotaTable(QuotaTable):
+    """Each row says in words what its bar shows; all numbers are in the CSV and in the table of numbers."""
+
+    caption = _("What the team may use, by queue and flavor")
+
+    reserved = AmountColumn(verbose_name=_("Reserved"), visible=False)
+    admitted = AmountColumn(verbose_name=_("Running"), visible=False)
+    guaranteed = AmountColumn(verbose_name=_("Guaranteed"), visible=False, absent=NOT_APPLICABLE)
+    borrowed = AmountColumn(verbose_name=_("Borrowed"), visible=False, absent=NOT_APPLICABLE)
+    lent = AmountColumn(verbose_name=_("Lent"), visible=False, absent=NOT_APPLICABLE)
+    nominal = AmountColumn(verbose_name=_("Nominal"), visible=False, absent=NOT_APPLICABLE)
+    ceiling = AmountColumn(verbose_name=_("Ceiling"), visible=False, absent=_("no limit"))
+    sentence = TextColumn(verbose_name=_("In words"), classes="wide", accessor="queue", orderable=False)
+
+    class Meta(QuotaTable.Meta):
+        sequence = ("queue", "cluster", "flavor", "bar", "sentence", "available", "pending", "...")
+
+    def __init__(self, rows: Sequence[QuotaRow], *, loans: Sequence[LoanRow] = (), **kwargs: Any) -> None:
+        self.loans = loans
+        super().__init__(rows, **kwargs)
+
+    def render_sentence(self, record: QuotaRow) -> SafeString | str:
+        said = describe(record, self.loans)
+        more = asides(record)
+        if not more:
+            return said
+        return format_html('{}<br><span class="muted">{}</span>', said, listed_apart(more))
+
+    def value_sentence(self, record: QuotaRow) -> str:
+        return describe(record, self.loans)
+
+
+class NumbersTable(QuotaTable):
+    """Every number of a row side by side."""
+
+    caption = _("All numbers by queue and flavor")
+    guaranteed = AmountColumn(verbose_name=_("Guaranteed"), absent=NOT_APPLICABLE, hide_small=True)
+
+    class Meta(QuotaTable.Meta):
+        sequence = ("queue", "cluster", "flavor", "nominal", "guaranteed", "...")
+        exclude = ("bar",)
+
+
+class LoanTable(PortalTable):
+    """Loans of one direction. `seen`: the teams that the reader may see, None all."""
+
+    lender = LinkColumn(verbose_name=_("Lender"), url=lambda row: "", classes="name")
+    lender_kind = TextColumn(verbose_name=_("Lender's kind"), visible=False)
+    borrower = LinkColumn(verbose_name=_("Borrower"), url=lambda row: "", classes="name")
+    cluster = TextColumn(verbose_name=_("Cluster"), accessor="cluster__name", hide_small=True)
+    flavor = TextColumn(verbose_name=_("Flavor"), hide_small=True)
+    resource = TextColumn(verbose_name=_("Resource"), visible=False)
+    amount = NumberColumn(verbose_name=_("Amount"))
+    since = TimeColumn(verbose_name=_("Not before"), hide_small=True, default=_("not noted yet"))
+    comes_back = TextColumn(
+        verbose_name=_("How it comes back"),
+        accessor="reclaim",
+        classes="wide",
+        orderable=False,
+        empty_values=(),
+    )
+    reclaim = TextColumn(verbose_name="reclaimWithinCohort", visible=False)
+
+    class Meta(PortalTable.Meta):
+        empty_text = _("Nothing.")
+
+    def __init__(self, rows: Iterable[LoanRow], *, seen: Collection[int] | None, **kwargs: Any) -> None:
+        self.seen = seen
+        super().__init__(list(rows), **kwargs)
+
+    def render_lender(self, record: LoanRow) -> SafeString | str:
+        return self._party(record, record.lender_kind, record.lender, record.lender_teams)
+
+    def render_borrower(self, record: LoanRow) -> SafeString | str:
+        return self._party(record, "ClusterQueue", record.borrower, record.borrower_teams)
+
+    def _party(self, row: LoanRow, kind: str, name: str, teams: Collection[int]) -> SafeString | str:
+        may_see = self.seen is None or not set(self.seen).isdisjoint(teams)
+        said = (
+            format_html('<a href="{}">{}</a>', queue_url(row.cluster.slug, kind, name), name)
+            if may_see
+            else name
+        )
+        if kind == "Cohort":
+            return format_html('{}<br><span class="muted">{}</span>', said, _("the cohort's own quota"))
+        return said
+
+    def render_flavor(self, record: LoanRow) -> SafeString:
+        return format_html('{}<br><span class="muted">{}</span>', record.flavor, noun_of(record))
+
+    def value_flavor(self, record: LoanRow) -> str:
+        return record.flavor
+
+    def render_amount(self, record: LoanRow) -> str:
+        return amount_text(record.resource, record.amount)
+
+    def render_comes_back(self, record: LoanRow) -> str:
+        return comes_back(record)
+
+    def value_comes_back(self, record: LoanRow) -> str:
+        return comes_back(record)
+
+
+class LentTable(LoanTable):
+    caption = _("Lent to others")
+    file_name = "lent"
+
+    class Meta(LoanTable.Meta):
+        empty_text = _("Nothing of this team's quota is lent now.")
+
+
+class BorrowedTable(LoanTable):
+    caption = _("Borrowed from others")
+    file_name = "borrowed"
+
+    class Meta(LoanTable.Meta):
+        sequence = ("borrower", "lender", "...")
+        empty_text = _("This team borrows nothing now.")
+
+
+class QueuedTable(WaitingTable):
+    """Waiting work in the order of its queues."""
+
+    caption = _("Waiting work in queue order")
+
+    position = NumberColumn(verbose_name=_("Position"), accessor="position__position", orderable=False)
+    position_source = TextColumn(
+        verbose_name=_("Position by"), accessor="position__source", visible=False, orderable=False
+    )
+    local_position = NumberColumn(
+        verbose_name=_("Position in the LocalQueue"),
+        accessor="position__local_position",
+        visible=False,
+        orderable=False,
+    )
+    lacking = TextColumn(verbose_name=_("Lacks"), orderable=False, empty_values=())
+
+    class Meta(WaitingTable.Meta):
+        sequence = ("position", "name", "namespace", "cluster_name", "devices", "lacking", "cause", "...")
+
+    def render_position(self, record: WaitingRow) -> SafeString | str:
+        if record.position is None:
+            return NOT_APPLICABLE
+        return format_html(
+            '{}<br><span class="muted">{}</span>',
+            record.position.position,
+            position_source_label(record.position.source),
+        )
+
+    def value_position(self, record: WaitingRow) -> int | None:
+        return record.position.position if record.position else None
+
+    def render_lacking(self, record: WaitingRow) -> str:
+        return lack_text(record.lacking)
+
+    def value_lacking(self, record: WaitingRow) -> str:
+        return lack_text(record.lacking)

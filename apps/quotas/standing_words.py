@@ -1,0 +1,42 @@
+"""Where waiting work stands, in words. Input: `Lack`s and a position's source; output: text in the active language."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from django.utils.functional import Promise
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from apps.core.formats import NOT_APPLICABLE, listed_apart, resource_text
+from apps.quotas.lacking import Lack
+from apps.quotas.sentences import amount_text
+
+_SOURCES: dict[str, Promise] = {
+    "kueue": gettext_lazy("said by Kueue"),
+    "computed": gettext_lazy("computed"),
+}
+
+
+def position_source_label(source: str) -> str:
+    return str(_SOURCES.get(source, source))
+
+
+def lack_text(found: Sequence[Lack] | None) -> str:
+    """ "6 GPU in h100"; "–" where it is not known, and a word where nothing is short."""
+    if found is None:
+        return NOT_APPLICABLE
+    return listed_apart(_one(lack) for lack in found) or _("nothing: fits now")
+
+
+def _one(lack: Lack) -> str:
+    what = {"resource": resource_text(lack.resource), "flavor": lack.flavor}
+    if not lack.offered:
+        return _("%(resource)s: the queue has no quota of it") % what
+    if lack.beyond is not None:
+        return _("exceeds the ceiling by %(n)s %(resource)s") % {
+            **what,
+            "n": amount_text(lack.resource, lack.beyond),
+        }
+    what["n"] = amount_text(lack.resource, lack.missing)
+    return (_("%(n)s %(resource)s in %(flavor)s") if lack.flavor else _("%(n)s %(resource)s")) % what

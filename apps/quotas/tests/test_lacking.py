@@ -1,0 +1,99 @@
+"""What waiting work lacks: every case worked out by hand."""
+
+from collections.abc import Sequence
+from decimal import Decimal as D
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apps.quotas.lacking import Lack, Offer, lacking
+
+GPU = "nvidia.com/gpu"
+Spec = tuple[str, int | None, int | None]
+
+
+def offers(*flavors: Spec, resource: str = GPU) -> dict[str, list[Offer]]:
+    def number(value: int | None) -> D | None:
+        return None if value is None else D(value)
+
+    return {resource: [Offer(name, number(free), number(most)) for name, free, most in flavors]}
+
+
+def gpus(*amounts: int) -> list[dict[str, D]]:
+    return [{GPU: D(amount)} for amount in amounts]
+
+
+@pytest.mark.parametrize(
+    ("asked", "flavors", "expected"),
+    [
+        # 8 asked, 8 free: nothing is short.
+        ([8], [("h100", 8, 32)], None),
+        # 16 asked, 6 free: 10 must come free.
+        ([16], [("h100", 6, 32)], Lack(GPU, D(16), D(10), "h100")),
+        # 8 asked, the queue is 4 over: 8 + 4.
+        ([8], [("h100", -4, 32)], Lack(GPU, D(8), D(12), "h100")),
+        # The second flavor lacks less: 8 − 5 = 3 against 8 − 2 = 6.
+        ([8], [("h100", 2, 32), ("a100", 5, 16)], Lack(GPU, D(8), D(3), "a100")),
+        # Equal: the one that is tried first.
+        ([8], [("h100", 2, 32), ("a100", 2, 16)], Lack(GPU, D(8), D(6), "h100")),
+        # a100 lacks only 2, but can never hold 8: h100 counts, 8 − 0.
+        ([8], [("h100", 0, 32), ("a100", 6, 6)], Lack(GPU, D(8), D(8), "h100")),
+        # 64 asked, the highest ceiling is 48: beyond by 16. The least short now: 64 − 10 = 54.
+        ([64], [("h100", 10, 48), ("a100", 4, 16)], Lack(GPU, D(64), D(54), "h100", beyond=D(16))),
+        # Two pod sets, one flavor: 4 + 8 of 10, 2 short.
+        ([4, 8], [("h100", 10, 32)], Lack(GPU, D(12), D(2), "h100")),
+        # Two pod sets, a flavor each: nothing is short.
+        ([8, 8], [("h100", 8, 8), ("a100", 8, 8)], None),
+        # 4 of 2: 2 short; then 4 more where all is gone: 4 short, 6 in all.
+        ([4, 4], [("h100", 2, 32)], Lack(GPU, D(8), D(6), "h100")),
+        # A flavor without a limit holds anything.
+        ([500], [("h100", 0, 8), ("any", None, None)], None),
+        # A quota of nothing that may borrow nothing: all is beyond.
+        ([1], [("h100", 0, 0)], Lack(GPU, D(1), D(1), "h100", beyond=D(1))),
+        # Over-used by 5, nothing asked of it: nothing is short.
+        ([0], [("h100", -5, 8)], None),
+    ],
+)
+def test_what_is_short(asked: Sequence[int], flavors: Sequence[Spec], expected: Lack | None) -> None:
+    assert lacking(gpus(*asked), offers(*flavors)) == (() if expected is None else (expected,))
+
+
+def test_each_resource_for_itself_and_only_what_is_short() -> None:
+    free = offers(("h100", 8, 8)) | offers(("h100", 4, 100), resource="cpu")
+    asked = [{GPU: D(8), "cpu": D(10)}]
+    assert lacking(asked, free) == (Lack("cpu", D(10), D(6), "h100"),)
+
+
+def test_what_the_queue_does_not_offer() -> None:
+    asked = [{GPU: D(2), "amd.com/gpu": D(1)}]
+    assert lacking(asked, offers(("h100", 8, 8))) == (Lack("amd.com/gpu", D(1), D(1), "", offered=False),)
+
+
+def test_what_has_no_limit_in_volcano_is_not_short() -> None:
+    asked = [{GPU: D(2), "cpu": D(64)}]
+    assert lacking(asked, offers(("", 1, 8)), every_resource_needs_quota=False) == (
+        Lack(GPU, D(2), D(1), ""),
+    )
+
+
+numbers = st.integers(-20, 40)
+
+
+@given(
+    st.lists(st.integers(0, 20), max_size=4),
+    st.lists(st.tuples(numbers, st.integers(0, 40)), min_size=1, max_size=4),
+)
+def test_bounds(asked: list[int], flavors: list[tuple[int, int]]) -> None:
+    given_ = offers(*((f"f{i}", free, most) for i, (free, most) in enumerate(flavors)))
+    found = lacking(gpus(*asked), given_)
+    if not found:
+        return
+    (lack,) = found
+    assert lack.asked == sum(asked)
+    assert lack.missing >= 0
+    assert lack.beyond is None or lack.beyond > 0
+    # With everything free that could ever be, only what is beyond a ceiling is left.
+    idle = offers(*((f"f{i}", most, most) for i, (_free, most) in enumerate(flavors)))
+    left = lacking(gpus(*asked), idle)
+    assert all(lack.beyond is not None for lack in left)
