@@ -37,10 +37,11 @@ from .setups import CohortSpec, QueueSpec, Quota, Setup, WorkSpec, setup_of
 Obj = dict[str, Any]
 ZERO = Decimal(0)
 LARGEST = str(2**63 - 1)
-ORDERS_TRIED = 150
+ORDERS_TRIED = 300
 ORDER_OF_EQUALS = "the same with another order of heads that are equal in all that orders them"
 TIME = "the same when what was set aside comes back, or victims go, some cycles earlier or later"
-NOT_LOOKED_AT = "Kueue does not look again at work below a cohort whose object went away"
+CHAIN = "a chain of preemptions: who is next depends on when each victim is gone"
+NOT_LOOKED_AT = "the same without a queue that Kueue had not come back to when all was at rest"
 _MORE = re.compile(r"insufficient unused quota for (\S+) in flavor (\S+), (\S+) more needed")
 _MOST = re.compile(r"insufficient quota for (\S+) in flavor (\S+), .*?> maximum capacity \((\S+)\)")
 
@@ -94,31 +95,51 @@ def compare(recording: Obj, into: Agreement) -> None:
     before: Obj = {"work": {}}
     for number, wave in enumerate(recording["waves"]):
         where = (f"{setup.seed}{' fair' if setup.fair else ''}", number)
-        _compare_wave(setup, wave, situation(setup, number, before, wave), into, where)
+        _compare_wave(setup, before, wave, into, where)
         _compare_arithmetic(setup, wave, into, where)
         before = wave
 
 
-def _compare_wave(setup: Setup, wave: Obj, here: Situation, into: Agreement, where: tuple[str, int]) -> None:
+def _compare_wave(setup: Setup, before: Obj, wave: Obj, into: Agreement, where: tuple[str, int]) -> None:
+    here = situation(setup, where[1], before, wave)
+    aside = _set_aside(setup, wave, where[1])
     found = Agreement()
-    _compare_admission(setup, wave, settle_again(here), found, where)
+    _compare_admission(setup, wave, settle_again(here, aside=aside), found, where)
     into.made += found.made
     if not found.differ:
         return
-    explained = "" if not _orders_matter(found) else _explained_by_order(setup, wave, here, where)
-    for one in found.differ:
-        into.differ.append(replace(one, why=_gap(setup, wave, one) or explained))
+    explained = ""
+    if any(one.what in ENGINE for one in found.differ):
+        explained = _explained_by_order(setup, wave, here, where, aside) or _chain(before, wave)
+    into.differ += [replace(one, why=explained) for one in found.differ]
 
 
-def _orders_matter(found: Agreement) -> bool:
-    return any(one.what in ("admitted", "flavors", "count", "refused", "reason") for one in found.differ)
+def _chain(before: Obj, wave: Obj) -> str:
+    """Work was sent away more than once in this wave: who is next depends on when each is gone."""
+    sent = sum(
+        found["evictions"] - before["work"].get(name, {}).get("evictions", 0)
+        for name, found in wave["work"].items()
+    )
+    return CHAIN if sent > 1 else ""
 
 
-def _explained_by_order(setup: Setup, wave: Obj, here: Situation, where: tuple[str, int]) -> str:
+def _set_aside(setup: Setup, wave: Obj, number: int) -> set[str]:
+    """What Kueue had looked at before the wave began: what came before. Behind an inactive admission check no queue is
+    looked at, so what came in this wave stands in line."""
+    return {wave["work"][w.name]["uid"] for w in setup.work if w.wave < number and w.name in wave["work"]}
+
+
+def _explained_by_order(
+    setup: Setup, wave: Obj, here: Situation, where: tuple[str, int], aside: set[str]
+) -> str:
     """Whether some order of equals, and some time for work to come back and for victims to go, gives exactly what Kueue
     came to. Heads of different queues that are equal in borrowing, priority and time to the second come in no
     particular order there, and one of its cycles serves all setups at once, so that it may take a second."""
     names = [queue.name for queue in setup.queues]
+    unseen = _unseen_queues(setup, wave, where[1])
+    if unseen:
+        queues = tuple(replace(q, inactive="unseen") if q.name in unseen else q for q in here.queues)
+        here = replace(here, queues=queues)
     shuffle = random.Random(f"{where}")
     for attempt in range(ORDERS_TRIED):
         order = list(names)
@@ -130,15 +151,38 @@ def _explained_by_order(setup: Setup, wave: Obj, here: Situation, where: tuple[s
         again = Agreement()
         outcome = settle_again(
             here,
+            aside=aside,
             equals={name: index for index, name in enumerate(order)},
             ticking=bool(attempt % 2),
             patience=patience,
             linger=linger,
         )
         _compare_admission(setup, wave, outcome, again, where)
-        if not any(one.what in ENGINE[:3] and not _gap(setup, wave, one) for one in again.differ):
+        if not any(one.what in ENGINE[:3] for one in again.differ):
+            if unseen:
+                return NOT_LOOKED_AT
             return ORDER_OF_EQUALS if patience is None and not linger else TIME
     return ""
+
+
+def _unseen_queues(setup: Setup, wave: Obj, number: int) -> set[str]:
+    """Queues that Kueue had not come back to: all that came in this wave and waits still has the word of the time when it
+    was held back."""
+    unseen = set()
+    for queue in setup.queues:
+        waits = [
+            (work.wave, found["message"])
+            for work in setup.work
+            if work.queue == queue.name
+            and (found := wave["work"].get(work.name)) is not None
+            and found["holds"] is None
+        ]
+        newest = [message for came, message in waits if came == number] or [
+            message for _came, message in waits
+        ]
+        if newest and not queue.stopped and all("is inactive" in message for message in newest):
+            unseen.add(queue.name)
+    return unseen
 
 
 # ---- the setup as the engine takes it ----------------------------------------------------------------------------------
@@ -319,21 +363,6 @@ def _evaluated(refused: Refused) -> bool:
 
 def _same_class(refused: Refused) -> str:
     return "waits" if refused in ("WaitingForQuota", "WaitingForPreemption") else refused
-
-
-def _gap(setup: Setup, wave: Obj, one: Disagreement) -> str:
-    """What is known to differ and is not modelled."""
-    queues = {queue.name: queue for queue in setup.queues}
-    work = next((w for w in setup.work if w.name == one.about), None)
-    told = [
-        wave["work"].get(w.name, {}).get("message", "")
-        for w in setup.work
-        if queues[w.queue].cohort == "implicit"
-    ]
-    below = work is not None and queues[work.queue].cohort == "implicit"
-    if below and any("is inactive" in message for message in told):
-        return NOT_LOOKED_AT
-    return ""
 
 
 # ---- numbers ------------------------------------------------------------------------------------------------------------

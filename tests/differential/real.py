@@ -1,10 +1,11 @@
 """Submits setups to a real Kueue and writes down where they come to rest. Input: an API client and setups; output: one
 recording per setup, plain data (see `_Run.record`).
 
-Contention has to begin at one instant. While the root cohort names itself as its parent, Kueue skips every queue below
-it; work is created then, and one patch ends it. A cohort that shall have no object gets one for that time, and lone
-queues are on Hold until their work is there. Nobody owns the workloads, so the part of a job controller is played
-here: who was evicted gives back its quota.
+Contention has to begin at one instant: every queue of a setup has an admission check that is inactive while work is
+created, and one patch makes it active, so that Kueue lets all of them go at once. (The check stays pending for the
+work: quota is reserved, and that is what is compared.) A circle of cohorts would hold queues back as well, but Kueue
+0.17 ends itself over a queue that it first met below one, forgets its flavors' labels there, and hangs when it shares
+fairly. Nobody owns the workloads, so the part of a job controller is played here: who was evicted gives back its quota.
 """
 
 from __future__ import annotations
@@ -13,16 +14,17 @@ import json
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from kubernetes.client import ApiClient
 from kubernetes.client.exceptions import ApiException
 
-from .setups import ROOT, CohortSpec, QueueSpec, Quota, Setup, WorkSpec
+from .setups import CohortSpec, QueueSpec, Quota, Setup, WorkSpec
 
 GROUP = "/apis/kueue.x-k8s.io/v1beta2"
 POLL_SECONDS, CALM_SECONDS, MOST_SECONDS = 0.25, 2.0, 45.0
+GATE = "gate"
 MERGE = "application/merge-patch+json"
 Obj = dict[str, Any]
 
@@ -56,6 +58,22 @@ class Api:
         except ApiException as error:
             if error.status != 404:
                 raise
+
+
+def shares_fairly(client: ApiClient, *, prefix: str) -> bool:
+    """Whether Kueue shares fairly, read off a queue made for that."""
+    api, path = Api(client), f"{GROUP}/clusterqueues"
+    name = f"{prefix}-probe"
+    api.create(path, {**_head("ClusterQueue"), "metadata": {"name": name}, "spec": {"cohortName": name}})
+    try:
+        for _attempt in range(20):
+            time.sleep(POLL_SECONDS)
+            status = api.call("GET", f"{path}/{name}").get("status", {})
+            if "conditions" in status:
+                return "fairSharing" in status
+        return False
+    finally:
+        api.delete(f"{path}/{name}")
 
 
 def run_setups(client: ApiClient, setups: Sequence[Setup], *, prefix: str) -> list[Obj]:
@@ -96,12 +114,18 @@ class _Run:
         for setup in self.setups:
             for flavor in sorted({f for queue in setup.queues for f in queue.flavors}):
                 self._flavor(setup, flavor)
+            self._create(
+                f"{GROUP}/admissionchecks",
+                {
+                    **_head("AdmissionCheck"),
+                    "metadata": {"name": self.name(setup, GATE)},
+                    "spec": {"controllerName": "example.com/gate"},
+                },
+            )
             for cohort in setup.cohorts:
                 self._cohort(setup, cohort)
             for queue in setup.queues:
                 self._queue(setup, queue)
-        # Kueue 0.17 ends itself over a queue that it first met below a circle: queues come first.
-        time.sleep(1.0)
 
     def _flavor(self, setup: Setup, flavor: str) -> None:
         spec: Obj = {"nodeLabels": {"flavor": flavor}}
@@ -142,7 +166,8 @@ class _Run:
             "queueingStrategy": queue.strategy,
             "preemption": {"withinClusterQueue": queue.within, "reclaimWithinCohort": queue.reclaim},
             "flavorFungibility": {"whenCanBorrow": queue.when_borrow, "whenCanPreempt": queue.when_preempt},
-            "stopPolicy": "Hold" if queue.stopped or not queue.cohort else "None",
+            "stopPolicy": "Hold" if queue.stopped else "None",
+            "admissionChecksStrategy": {"admissionChecks": [{"name": self.name(setup, GATE)}]},
         }
         if queue.cohort:
             spec["cohortName"] = self.name(setup, queue.cohort)
@@ -186,46 +211,31 @@ class _Run:
     def wave(self, wave: int) -> None:
         going = [setup for setup in self.setups if wave < setup.waves]
         for setup in going:
-            self._hold_back(setup, circle=True)
+            self._gate(setup, active=False)
         time.sleep(1.5)
         for setup in going:
             for work in setup.work:
                 if work.wave == wave:
                     self._work(setup, work)
-        # everything is looked at once and put aside before it may start
-        time.sleep(2.5)
+        time.sleep(1.5)
         for setup in going:
-            self._touch_flavors(setup, wave)
-        time.sleep(0.5)
-        for setup in going:
-            self._hold_back(setup, circle=False)
+            self._gate(setup, active=True)
         self._come_to_rest()
         state = self._state()
         for setup in going:
             self.waves.setdefault(id(setup), []).append(self.record(setup, state))
 
-    def _touch_flavors(self, setup: Setup, wave: int) -> None:
-        """Kueue 0.17 forgets which labels its flavors have when a queue below a circle changes, and then looks at no
-        node selector; an update of the flavor brings them back."""
-        for flavor in sorted({f for queue in setup.queues for f in queue.flavors}):
-            path = f"{GROUP}/resourceflavors/{self.name(setup, flavor)}"
-            self.api.patch(path, {"metadata": {"labels": {"wave": str(wave)}}})
-
-    def _hold_back(self, setup: Setup, *, circle: bool) -> None:
-        """Let nothing start, or everything."""
-        if setup.cohorts:
-            name = self.name(setup, ROOT)
-            self.api.patch(f"{GROUP}/cohorts/{name}", {"spec": {"parentName": name if circle else None}})
-        if any(queue.cohort == "implicit" for queue in setup.queues):
-            name = self.name(setup, "implicit")
-            if circle:
-                self._cohort(setup, CohortSpec("implicit", "implicit"))
-            else:
-                self.api.delete(f"{GROUP}/cohorts/{name}")
-        for queue in setup.queues:
-            if not queue.cohort and not queue.stopped:
-                policy = {"spec": {"stopPolicy": "Hold" if circle else "None"}}
-                self.api.patch(f"{GROUP}/clusterqueues/{self.name(setup, queue.name)}", policy)
+    def _gate(self, setup: Setup, *, active: bool) -> None:
+        """Let everything go, or nothing."""
+        condition = {
+            "type": "Active",
+            "status": "True" if active else "False",
+            "reason": "Gate",
+            "message": "",
+            "lastTransitionTime": _now(),
+        }
+        path = f"{GROUP}/admissionchecks/{self.name(setup, GATE)}/status"
+        self.api.patch(path, {"status": {"conditions": [condition]}})
 
     def _come_to_rest(self) -> None:
         """Until nothing changed for a while. Who is evicted gives back its quota."""
@@ -243,7 +253,7 @@ class _Run:
 
     def _give_back(self, item: Obj) -> None:
         """What a job controller does once the pods are gone."""
-        at = datetime.now().astimezone().strftime("%Y-%m-%dT%H:%M:%SZ")
+        at = _now()
         evicted = next(c for c in item["status"]["conditions"] if c["type"] == "Evicted")
         again = {"Requeued": ("True", evicted["reason"]), "QuotaReserved": ("False", "Pending")}
         again["Admitted"] = ("False", "NoReservation")
@@ -314,6 +324,10 @@ class _Run:
 
 def _head(kind: str) -> Obj:
     return {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": kind}
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _cell(quota: Quota) -> Obj:

@@ -15,7 +15,7 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
@@ -140,12 +140,13 @@ class Scheduler:
         self.lines[queue.name].strict = queue.policy.strategy == "StrictFIFO"
         self._retry(queue.name)
 
-    def set_all_aside(self) -> None:
-        """As if everything had been looked at in vain; a strict queue's work stays in line."""
+    def set_aside(self, uids: Collection[str] | None = None) -> None:
+        """As if this work (None: all of it) had been looked at in vain; a strict queue's stays in line."""
         for name, line in self.lines.items():
             if not line.strict:
                 for waiter in list(line.active.values()):
-                    line.set_aside(waiter)
+                    if uids is None or waiter.work.uid in uids:
+                        line.set_aside(waiter)
             self._retry(name)
 
     def _root(self, queue: str) -> Key:

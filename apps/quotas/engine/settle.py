@@ -5,7 +5,7 @@ Input: a Situation; output: an Outcome. Trees are settled one after the other, s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from apps.quotas.engine.model import Admitted, Outcome, Pending, Preempted, Reason, Situation
 from apps.quotas.engine.scheduler import Scheduler
@@ -23,6 +23,7 @@ def settle(situation: Situation, *, max_cycles: int = MAX_CYCLES) -> Outcome:
 def settle_again(
     situation: Situation,
     *,
+    aside: Collection[str] | None = None,
     equals: Mapping[str, int] | None = None,
     ticking: bool = False,
     patience: int | None = None,
@@ -30,13 +31,14 @@ def settle_again(
     max_cycles: int = MAX_CYCLES,
 ) -> Outcome:
     """As `settle`, for work that was looked at before and set aside: heads of strict queues come first, and the rest
-    once these were tried, as after a change of a cohort or a release of quota. `equals`: by queue, who comes first of
+    once these were tried, as after a change of a cohort or a release of quota. `aside`: the uids of what had been set
+    aside, None for all; `equals`: by queue, who comes first of
     equals; `ticking`: every cycle is later than the one before, so that what was reserved last is told apart;
     `patience`: what was set aside comes back after so many cycles; `linger`: victims go after so many."""
     run = _Run(situation, max_cycles)
     run.ticking, run.linger, run.scheduler.patience = ticking, linger, patience
     run.scheduler.books.equals = equals or {}
-    run.scheduler.set_all_aside()
+    run.scheduler.set_aside(aside)
     return run.all_trees()
 
 
