@@ -33,7 +33,8 @@ class Standing:
     lacking: tuple[Lack, ...] | None = None
 
 
-NOWHERE = Standing()
+SETTLED = Standing(lacking=())
+"""Of work that does not wait for quota."""
 
 
 def queue_key(cluster_id: int, kind: str, queue: str) -> QueueOfWork:

@@ -11,6 +11,7 @@ from apps.api.docs import SchemaView, docs
 from apps.api.fallback import FallbackView
 from apps.api.findings import FindingsView
 from apps.api.gpu_weights import GpuWeightsView
+from apps.api.loans import LoansView
 from apps.api.nodes import NodesView, NodeView
 from apps.api.queue_detail import QueueView
 from apps.api.queues import QueuesView
@@ -51,6 +52,7 @@ urlpatterns = [
     ),
     path("v1/quotas/", QuotasView.as_view(), name="quotas"),
     path("v1/quotas/history/", QuotaHistoryView.as_view(), name="quota-history"),
+    path("v1/quotas/loans/", LoansView.as_view(), name="quota-loans"),
     path("v1/quotas/what-if/", WhatIfView.as_view(), name="what-if"),
     path("v1/workloads/", WorkloadsView.as_view(), name="workloads"),
     re_path(rf"^v1/workloads/(?P<uid>{NAME})/$", WorkloadView.as_view(), name="workload"),

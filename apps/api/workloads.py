@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from django.http import Http404
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
+from apps.admissions.queued import SETTLED, Standing, queue_key, standings
 from apps.admissions.workload_filters import WorkloadForm
 from apps.admissions.workloads import Owners, find_workload, workloads
 from apps.api.base import DetailView, ListView, Reading, ReadView
-from apps.api.fields import Amounts, Instant, Text
+from apps.api.fields import Amounts, DecimalText, Instant, Text
 from apps.api.pagination import Key, Page, page_of_ids
 from apps.api.schema import documented
 from apps.observations.models import Source, Workload
+from apps.quotas.team_quota import offers_in
 
 KINDS = Workload.Kind.values
 STATES = Workload.State.values
@@ -25,6 +29,18 @@ class HeldSerializer(serializers.Serializer):  # type: ignore[type-arg]
     flavor = Text(allow_null=True)
     resource = Text()
     quantity = Text()
+
+
+class LackSerializer(serializers.Serializer):  # type: ignore[type-arg]
+    """What must come free in the queue before the work fits. `beyond_ceiling`: it can never fit, by that much; null: it
+    can. `is_offered` false: the queue has no quota of this resource."""
+
+    resource = Text()
+    asked = DecimalText()
+    missing = DecimalText()
+    flavor = Text(help_text='The flavor that lacks least; "" where there is none.')
+    beyond_ceiling = DecimalText(source="beyond", allow_null=True)
+    is_offered = serializers.BooleanField(source="offered", read_only=True)
 
 
 class WorkloadSerializer(serializers.Serializer):  # type: ignore[type-arg]
@@ -43,6 +59,16 @@ class WorkloadSerializer(serializers.Serializer):  # type: ignore[type-arg]
     message = Text()
     priority = serializers.IntegerField(read_only=True, allow_null=True)
     asked = Amounts(source="requests")
+    position = serializers.SerializerMethodField(
+        help_text="In its queue, 1 is next; null: does not wait there."
+    )
+    local_position = serializers.SerializerMethodField(help_text="In its LocalQueue or Volcano queue.")
+    position_source = serializers.SerializerMethodField(
+        help_text='"kueue": said by its visibility API; "computed": by priority and wait; null: no position.'
+    )
+    lacking = serializers.SerializerMethodField(
+        help_text="By resource; [] fits now or has its quota, null: nothing is known of its queue."
+    )
     held = HeldSerializer(source="usage", many=True, read_only=True)
     evictions = serializers.IntegerField(read_only=True)
     created_at = Instant(allow_null=True)
@@ -60,6 +86,28 @@ class WorkloadSerializer(serializers.Serializer):  # type: ignore[type-arg]
     def get_queue(self, workload: Workload) -> str | None:
         return self.context["owners"].queue_of(workload) or None
 
+    def _standing(self, workload: Workload) -> Standing:
+        found: Standing = self.context["standings"].get(workload.pk, SETTLED)
+        return found
+
+    def get_position(self, workload: Workload) -> int | None:
+        position = self._standing(workload).position
+        return position.position if position else None
+
+    def get_local_position(self, workload: Workload) -> int | None:
+        position = self._standing(workload).position
+        return position.local_position if position else None
+
+    @extend_schema_field({"type": ["string", "null"], "enum": ["kueue", "computed", None]})
+    def get_position_source(self, workload: Workload) -> str | None:
+        position = self._standing(workload).position
+        return position.source if position else None
+
+    @extend_schema_field(LackSerializer(many=True, allow_null=True))
+    def get_lacking(self, workload: Workload) -> Any:
+        lacking = self._standing(workload).lacking
+        return None if lacking is None else LackSerializer(lacking, many=True).data
+
 
 class _Workloads(ReadView):
     """What list and detail share."""
@@ -69,7 +117,19 @@ class _Workloads(ReadView):
     needs = (Source.KUEUE.value, Source.VOLCANO.value)
 
     def context(self, reading: Reading) -> dict[str, Any]:
-        return {"reading": reading, "owners": self.owners(reading)}
+        return {"reading": reading, "owners": self.owners(reading), "standings": self.standings}
+
+    def stand(self, reading: Reading, shown: Sequence[Workload]) -> None:
+        """Read where the shown work stands: once for all of it."""
+        queues = {work.pk: self.owners(reading).queue_of(work) for work in shown}
+        asked = {
+            queue_key(work.cluster_id, work.kind, queues[work.pk])
+            for work in shown
+            if work.state == Workload.State.PENDING and work.gone_at is None
+        }
+        clusters = {work.cluster_id: work.cluster for work in shown}
+        offers = offers_in(now=reading.now, clusters=clusters.values(), queues=asked)
+        self.standings = standings(shown, queues=queues, offers=offers, now=reading.now)
 
     def owners(self, reading: Reading) -> Owners:
         if not hasattr(self, "_owners"):
@@ -88,7 +148,9 @@ class WorkloadsView(_Workloads, ListView):
             clusters=reading.clusters,
             owners=self.owners(reading),
         )
-        return page_of_ids(found, after=after, size=size)
+        page = page_of_ids(found, after=after, size=size)
+        self.stand(reading, page.rows)
+        return page
 
 
 @documented(operation="workload", summary="One workload by its uid")
@@ -98,4 +160,5 @@ class WorkloadView(_Workloads, DetailView):
         if found is None:
             raise Http404
         workload, self._owners = found
+        self.stand(reading, [workload])
         return workload

@@ -26,7 +26,7 @@ def lack_text(found: Sequence[Lack] | None) -> str:
     """ "6 GPU in h100"; "–" where it is not known, and a word where nothing is short."""
     if found is None:
         return NOT_APPLICABLE
-    return listed_apart(_one(lack) for lack in found) or _("nothing: fits now")
+    return listed_apart(_one(lack) for lack in found) or _("nothing: quota is free")
 
 
 def _one(lack: Lack) -> str:

@@ -61,7 +61,11 @@ FOREIGN: dict[str, list[Case]] = {
     "console:team": [
         (GONE, "/teams/{team}/"),
         *((GONE, f"/teams/{{team}}/?format=csv&table={table}")
-          for table in ("quota", "other", "waiting", "running", "finished")),
+          for table in ("quota", "numbers", "other", "lent", "borrowed", "waiting", "running", "finished")),
+        (GONE, "/teams/{team}/?attention=1"),
+        (GONE, "/teams/{team}/?queue={team}-cq"),
+        (NOTHING, "/teams/red/?queue={team}-cq"),
+        *csv("/teams/red/", "waiting", "running", queue="{team}-cq"),
     ],
     "console:capacity": [(NOTHING, "/capacity/?q={team}-pod"), *csv("/capacity/", "nodes", "pools", q="{team}-pod")],
     "console:node": [
@@ -165,7 +169,7 @@ OF_THE_FLEET = frozenset(
         "cluster", "system", "state", "flavor", "resource", "everything", "bucket", "model", "sharing_mode", "node",
         "idle", "component", "version", "outliers", "capacity_type", "kind", "level", "pod", "cause", "reason",
         "deactivated", "by", "window", "severity", "code", "basis", "since", "until", "from", "to", "step",
-        "after_seq", "area",
+        "after_seq", "area", "direction",
     }
 )  # fmt: skip
 

@@ -170,6 +170,10 @@ ROUTES: dict[str, list[Case]] = {
         ),
         ("/api/v1/quotas/history/?cluster=none&kind=Cohort&queue=all&resource=nvidia.com/gpu", rest(NOTHING)),
     ],
+    "api:quota-loans": [
+        ("/api/v1/quotas/loans/", rest(EVERYBODY)),
+        ("/api/v1/quotas/loans/?direction=lent&everything=on", rest(EVERYBODY)),
+    ],
     "api:what-if": [("/api/v1/quotas/what-if/", (401, *(405,) * 6))],
     "api:workloads": [("/api/v1/workloads/", rest(EVERYBODY))],
     "api:workload": [
