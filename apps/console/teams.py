@@ -14,7 +14,7 @@ from apps.admissions.selectors import WaitingRow, waiting
 from apps.admissions.work import recently_finished, running
 from apps.console.access import team_or_404
 from apps.console.frame import QUOTA, WORK, Page
-from apps.console.links import address, finding_url
+from apps.console.links import address, finding_url, with_query
 from apps.console.quota_table import QuotaTable
 from apps.console.team_rows import team_table
 from apps.console.team_tables import BorrowedTable, LentTable, NumbersTable, QueuedTable, TeamQuotaTable
@@ -54,7 +54,7 @@ def team(request: HttpRequest, slug: str) -> HttpResponseBase:
         "form": form,
         "queue": form.cleaned_data["queue"] if valid else "",
         "attention_url": address("team", slug, cluster=page.cluster_slug, attention="1"),
-        "quoted": len({(row.cluster.pk, row.kind, row.queue) for row in found.rows}),
+        "whole_url": with_query(request, queue=""),
         **{name: page.prepare(table, per_page=ROWS_SHOWN) for name, table in tables.items()},
     }
     return page.render("console/team.html", context, section="teams")
@@ -76,7 +76,7 @@ def _quota_tables(page: Page, shown: Team, found: TeamQuota) -> dict[str, Portal
     telling = [row for row in found.rows if row.accelerator and row.matters]
     loans = [loan for loan in found.loans if loan.accelerator]
     return {
-        "quota": TeamQuotaTable(telling, loans=found.loans, prefix="q-"),
+        "quota": TeamQuotaTable(telling, team=shown.slug, loans=found.loans, prefix="q-"),
         "numbers": NumbersTable(telling, prefix="n-"),
         "other": QuotaTable([row for row in found.rows if not row.accelerator], prefix="o-"),
         "lent": LentTable([row for row in loans if row.lends([shown.pk])], seen=page.team_ids, prefix="l-"),

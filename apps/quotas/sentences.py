@@ -90,6 +90,8 @@ def _use(row: QuotaRow) -> str:
             **what,
             "plugin": row.plugin,
         }
+    if row.nominal == row.ceiling == row.reserved == 0:
+        return _("Has no %(noun)s and can borrow none.") % what
     if not row.nominal and row.cohort:
         return _("Has no %(noun)s of its own; uses %(used)s.") % what
     return _("Uses %(used)s of %(nominal)s %(noun)s.") % what

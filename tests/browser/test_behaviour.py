@@ -64,7 +64,10 @@ class TestWithoutScript:
         ("path", "words"),
         [
             ("/", ["Physical", "Needs attention", "Foundation models"]),
-            ("/teams/foundation-models/", ["Quota", "Waiting, longest first"]),
+            (
+                "/teams/foundation-models/",
+                ["What the team may use", "Waiting, in queue order", "Borrowed from others"],
+            ),
             ("/capacity/", ["Pools", "Nodes"]),
             ("/queues/", ["foundation-cq"]),
             ("/admissions/", ["wait now", "Why it waits"]),

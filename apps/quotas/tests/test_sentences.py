@@ -69,6 +69,7 @@ GROWS = " May grow to 48 while others leave them idle."
             {"nominal": D(0), "reserved": D(0)},
             f"Has no H100 of its own; uses 0.{GROWS}",
         ),
+        ({"nominal": D(0), "reserved": D(0), "ceiling": D(0)}, "Has no H100 and can borrow none."),
         (
             {"nominal": D(0), "reserved": D(6), "borrowed": D(6)},
             f"Has no H100 of its own; uses 6. 6 of these are borrowed from cohort ml.{GROWS}",
