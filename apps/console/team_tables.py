@@ -136,11 +136,7 @@ class LoanTable(PortalTable):
     amount = NumberColumn(verbose_name=_("Amount"))
     since = TimeColumn(verbose_name=_("Since, at the earliest"), hide_small=True, default=_("not noted yet"))
     comes_back = TextColumn(
-        verbose_name=_("How it comes back"),
-        accessor="reclaim",
-        classes="wide",
-        orderable=False,
-        empty_values=(),
+        verbose_name=_("How it comes back"), accessor="reclaim", orderable=False, empty_values=()
     )
     reclaim = TextColumn(verbose_name="reclaimWithinCohort", visible=False)
 
