@@ -49,19 +49,32 @@ class WorkRow:
     finished_at: datetime | None
 
 
-def running(*, now: datetime, team: Team, clusters: Collection[Cluster]) -> list[WorkRow]:
+class Places:
+    """What leads to a team's work in some clusters, read once for all the lists of a page."""
+
+    def __init__(self, *, now: datetime, team: Team, clusters: Collection[Cluster]) -> None:
+        ids = [cluster.pk for cluster in clusters]
+        self.now, self.team, self.clusters = now, team, clusters
+        self.index = BindingIndex.load(now, clusters=ids)
+        self.things = self.index.things_of([team.pk])
+        self.leads_to = _local_queues(ids) if self.things else {}
+
+
+def running(places: Places) -> list[WorkRow]:
     """Reserved and admitted work, longest first."""
     states = (State.RESERVED, State.ADMITTED)
-    found = live_workloads(clusters=clusters).filter(state__in=states).order_by("reserved_at", "id")
-    return _owned(found, now=now, team=team, clusters=clusters)
+    found = live_workloads(clusters=places.clusters).filter(state__in=states).order_by("reserved_at", "id")
+    return _owned(found, places)
 
 
-def recently_finished(*, now: datetime, team: Team, clusters: Collection[Cluster]) -> list[WorkRow]:
+def recently_finished(places: Places) -> list[WorkRow]:
     """What ended in the last seven days, newest first, at most FINISHED_SHOWN; also what the cluster has removed."""
     found = Workload.objects.filter(
-        cluster__in=list(clusters), state=State.FINISHED, finished_at__gte=now - FINISHED_WITHIN
+        cluster__in=list(places.clusters),
+        state=State.FINISHED,
+        finished_at__gte=places.now - FINISHED_WITHIN,
     ).order_by("-finished_at", "-id")
-    return _owned(found, now=now, team=team, clusters=clusters, limit=FINISHED_SHOWN)
+    return _owned(found, places, limit=FINISHED_SHOWN)
 
 
 def queue_of(workload: Workload) -> str:
@@ -103,34 +116,23 @@ def _candidates(things: Iterable[BoundThing], leads_to: Mapping[tuple[int, str, 
     return condition
 
 
-def _owned(
-    found: QuerySet[Workload],
-    *,
-    now: datetime,
-    team: Team,
-    clusters: Collection[Cluster],
-    limit: int | None = None,
-) -> list[WorkRow]:
-    ids = [cluster.pk for cluster in clusters]
-    index = BindingIndex.load(now, clusters=ids)
-    things = index.things_of([team.pk])
-    if not things:
+def _owned(found: QuerySet[Workload], places: Places, *, limit: int | None = None) -> list[WorkRow]:
+    if not places.things:
         return []
-    leads_to = _local_queues(ids)
+    candidates = found.filter(_candidates(places.things, places.leads_to)).defer("pod_sets", "checks")
     rows: list[WorkRow] = []
-    for work in (
-        found.filter(_candidates(things, leads_to)).select_related("cluster").iterator(chunk_size=500)
-    ):
-        queue = work.cluster_queue or leads_to.get((work.cluster_id, work.namespace, work.queue_name), "")
-        owner = index.team_id_for(
+    for work in candidates.select_related("cluster").iterator(chunk_size=500):
+        at = (work.cluster_id, work.namespace, work.queue_name)
+        queue = work.cluster_queue or places.leads_to.get(at, "")
+        owner = places.index.team_id_for(
             work.cluster_id,
             namespace=work.namespace,
             queue_name=work.queue_name,
             queue=queue,
             volcano=work.kind == Workload.Kind.POD_GROUP,
         )
-        if owner == team.pk:
-            rows.append(work_row(work, queue=queue, now=now))
+        if owner == places.team.pk:
+            rows.append(work_row(work, queue=queue, now=places.now))
         if limit is not None and len(rows) >= limit:
             break
     return rows

@@ -11,7 +11,7 @@ from apps.accounts.models import Team
 from apps.admissions.filters import WaitingForm
 from apps.admissions.queued import QueuedList
 from apps.admissions.selectors import WaitingRow, waiting
-from apps.admissions.work import recently_finished, running
+from apps.admissions.work import Places, recently_finished, running
 from apps.console.access import team_or_404
 from apps.console.frame import QUOTA, WORK, Page
 from apps.console.links import address, finding_url, with_query
@@ -93,8 +93,8 @@ def _work_tables(page: Page, shown: Team, form: WaitingForm, found: TeamQuota) -
         queue = form.criteria.queue
         every = waiting(now=page.now, team_ids=page.team_ids, criteria=form.criteria)
         wait = QueuedList(every, now=page.now, offers=offers_of(found.rows))
-    holds = running(now=page.now, team=shown, clusters=page.clusters)
-    ended = recently_finished(now=page.now, team=shown, clusters=page.clusters)
+    places = Places(now=page.now, team=shown, clusters=page.clusters)
+    holds, ended = running(places), recently_finished(places)
     return {
         "waiting": QueuedTable(wait, prefix="w-", exclude=("team_name",)),
         "running": RunningTable([row for row in holds if queue in ("", row.queue)], prefix="r-"),
