@@ -20,8 +20,12 @@ def _queue(row: QuotaRow) -> str:
     return queue_url(row.cluster.slug, row.kind, row.queue)
 
 
-def _queue_note(row: QuotaRow) -> str:
-    return str(_("cohort %(name)s") % {"name": row.cohort}) if row.cohort else ""
+def above(row: QuotaRow) -> str:
+    """What stands above the queue: a cohort, or a Volcano queue."""
+    if not row.cohort:
+        return ""
+    text = _("below %(name)s") if row.system == "volcano" else _("cohort %(name)s")
+    return str(text % {"name": row.cohort})
 
 
 class AmountColumn(NumberColumn):
@@ -40,7 +44,7 @@ class QuotaTable(PortalTable):
     caption = _("Quota by queue and flavor")
     file_name = "quota"
 
-    queue = LinkColumn(verbose_name=_("Queue"), url=_queue, note=_queue_note, classes="name")
+    queue = LinkColumn(verbose_name=_("Queue"), url=_queue, note=above, classes="name")
     kind = TextColumn(verbose_name=_("Kind"), visible=False)
     cluster = TextColumn(verbose_name=_("Cluster"), accessor="cluster__name", hide_small=True)
     cohort = TextColumn(verbose_name=_("Cohort"), visible=False)

@@ -16,7 +16,7 @@ from django.utils.translation import gettext_lazy as _
 
 from apps.admissions.selectors import WaitingRow
 from apps.console.links import address, queue_url
-from apps.console.quota_table import AmountColumn, QuotaTable
+from apps.console.quota_table import AmountColumn, QuotaTable, above
 from apps.console.waiting_table import WaitingTable
 from apps.core.formats import NOT_APPLICABLE, listed_apart
 from apps.core.tables import BarColumn, NumberColumn, PortalTable, TextColumn, TimeColumn
@@ -32,7 +32,7 @@ class TeamQuotaTable(QuotaTable):
 
     caption = _("What the team may use, by queue and flavor")
 
-    flavor = TextColumn(verbose_name=_("Flavor"), classes="name", hide_small=True)
+    flavor = TextColumn(verbose_name=_("Flavor"), classes="name", hide_small=True, empty_values=())
     bar = BarColumn(verbose_name=_("Use, nominal (mark), ceiling"), accessor="reserved", hide_small=True)
     reserved = AmountColumn(verbose_name=_("Held"), hide_small=True)
     available = AmountColumn(verbose_name=_("Free now"), absent=NOT_APPLICABLE, hide_small=True)
@@ -86,7 +86,7 @@ class TeamQuotaTable(QuotaTable):
             '<a href="{}">{}</a><br><span class="muted hide-s">{}</span><span class="show-s muted">{} · {}</span>',
             queue_url(record.cluster.slug, record.kind, record.queue),
             record.queue,
-            _("cohort %(name)s") % {"name": record.cohort} if record.cohort else "",
+            above(record),
             record.flavor or NOT_APPLICABLE,
             noun_of(record),
         )

@@ -54,6 +54,7 @@ def team(request: HttpRequest, slug: str) -> HttpResponseBase:
         "form": form,
         "queue": form.cleaned_data["queue"] if valid else "",
         "attention_url": address("team", slug, cluster=page.cluster_slug, attention="1"),
+        "lends": any(row.system == "kueue" for row in found.rows),
         "whole_url": with_query(request, queue=""),
         **{name: page.prepare(table, per_page=ROWS_SHOWN) for name, table in tables.items()},
     }
