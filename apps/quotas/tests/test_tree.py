@@ -5,7 +5,7 @@ from decimal import Decimal as D
 
 import pytest
 
-from apps.quotas.tree import Cell, Kind, Loan, QuotaNode, QuotaTree, spread
+from apps.quotas.tree import Cell, Key, Kind, Loan, QuotaNode, QuotaTree, spread
 
 GPU = ("h100", "nvidia.com/gpu")
 A100 = ("a100", "nvidia.com/gpu")
@@ -302,7 +302,7 @@ def test_loans_come_from_the_cohort_first_then_from_siblings() -> None:
     subject = tree(
         cohort("pool", nominal=3), queue("a", "pool", 8), queue("b", "pool", 2), queue("c", "pool", 8), b=9
     )
-    borrower = ("ClusterQueue", "b")
+    borrower: Key = ("ClusterQueue", "b")
     assert subject.loans(GPU) == (
         Loan(("ClusterQueue", "a"), borrower, D(2)),
         Loan(("ClusterQueue", "c"), borrower, D(2)),
@@ -320,7 +320,7 @@ def test_loans_over_cohorts_name_the_queue_that_lends() -> None:
         queue("z", "right", 6),
         x=7,
     )
-    borrower = ("ClusterQueue", "x")
+    borrower: Key = ("ClusterQueue", "x")
     assert subject.loans(GPU) == (
         Loan(("ClusterQueue", "y"), borrower, D(1)),
         Loan(("ClusterQueue", "z"), borrower, D(2)),
