@@ -13,20 +13,16 @@ import argparse
 import gc
 import os
 import statistics
-import subprocess
-import sys
 import time
-from collections.abc import Callable
 from datetime import timedelta
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from bench._fleet import Size, add_pod, change_node, remove_fleet, write_fleet, write_samples
+from bench._page import client, get, measure_page, ready, seconds
 from bench._report import Result, report
 
 if TYPE_CHECKING:
-    from django.http import HttpRequest, HttpResponse
+    pass
 
 FULL_REPEATS, REPEATS = 5, 31
 SMALL = Size(nodes=50, pods=600)
@@ -34,29 +30,15 @@ SAMPLES = """
 COPY (SELECT cluster_id, device, instance, sampled_at, utilisation_ratio, memory_used_bytes, memory_total_bytes, pod
   FROM observations_devicesample WHERE cluster_id = %s AND sampled_at > %s) TO STDOUT
 """
-EMPTY = "{% extends 'base.html' %}{% block content %}<p>{{ count }}</p>{% endblock %}"
-
-
-def django_setup() -> None:
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gpuportal.settings")
-    os.environ.setdefault("PORTAL_PROCESS", "bench")
-    import django
-
-    django.setup()
-
-
-def seconds(work: Callable[[], object]) -> float:
-    gc.collect()
-    started = time.perf_counter()
-    work()
-    return time.perf_counter() - started
 
 
 def forget_everything() -> None:
     from apps.capacity.reports import forget
     from apps.capacity.store import STORE
+    from apps.quotas.store import STORE as QUOTAS
 
     STORE.clear()
+    QUOTAS.clear()
     forget()
 
 
@@ -125,50 +107,6 @@ def measure_idle(cluster: Any) -> dict[str, float]:
     return {"idle": statistics.median(idle), "scan": statistics.median(scan)}
 
 
-def empty_page(request: HttpRequest) -> HttpResponse:
-    """The base template around one number from one query."""
-    from django.http import HttpResponse
-    from django.template import engines
-
-    from apps.fleet.models import Cluster
-
-    template = engines["django"].from_string(EMPTY)
-    return HttpResponse(template.render({"count": Cluster.objects.count()}, request))
-
-
-def client() -> Any:
-    from django.conf import settings
-    from django.test import Client
-    from django.urls import path
-
-    import gpuportal.urls
-    from apps.accounts.models import User
-
-    settings.ALLOWED_HOSTS = [*settings.ALLOWED_HOSTS, "testserver"]
-    gpuportal.urls.urlpatterns.insert(0, path("bench-empty/", empty_page))
-    user, _made = User.objects.get_or_create(
-        username="bench", defaults={"role": "platform_admin", "is_active": True}
-    )
-    found = Client()
-    found.force_login(user)
-    return found
-
-
-def get(browser: Any, url: str) -> None:
-    answer = browser.get(url)
-    if answer.status_code != 200:
-        raise SystemExit(f"bench capacity: {url} answered {answer.status_code}")
-
-
-def measure_page(browser: Any, url: str) -> dict[str, float]:
-    """Server time of the page and of the empty one, in turn."""
-    page, empty = [], []
-    for _ in range(REPEATS):
-        page.append(seconds(lambda: get(browser, url)))
-        empty.append(seconds(lambda: get(browser, "/bench-empty/")))
-    return {"page": statistics.median(page[1:]), "empty": statistics.median(empty[1:])}
-
-
 def queries(browser: Any, url: str) -> int:
     """Statements of one page that has nothing in memory yet."""
     from django.db import connection
@@ -185,12 +123,7 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--json", action="store_true")
     chosen = options.parse_args()
-    with TemporaryDirectory() as static:
-        os.environ["PORTAL_STATIC_ROOT"] = static
-        django_setup()
-        for command in ("migrate", "collectstatic --noinput"):
-            manage = [sys.executable, "manage.py", *command.split(), "--verbosity", "0"]
-            subprocess.run(manage, cwd=Path(__file__).resolve().parent.parent, check=True)
+    with ready():
         measure(as_json=chosen.json)
 
 

@@ -19,12 +19,13 @@ from apps.capacity.loading import load_nodes
 from apps.capacity.pooling import PoolSum
 from apps.capacity.reading import laid_together, rules_in_force
 from apps.capacity.reserves import Rule, lay
-from apps.capacity.store import STORE, Kept, Marks, kept_of
+from apps.capacity.store import STORE, Kept, kept_of
 from apps.fleet.dra import Adrift
 from apps.fleet.models import Cluster
 from apps.fleet.selectors import enabled_clusters
-from apps.observations.models import Source, SourceState
-from apps.observations.selectors import AsOf, SourceStatus, as_of, as_of_statuses
+from apps.observations.keeping import Marks
+from apps.observations.models import Source
+from apps.observations.selectors import AsOf, SourceStatus, as_of, as_of_statuses, source_runs
 
 __all__ = ["Fleet", "NodeState", "PoolKey", "load_fleet", "load_node", "pool_key"]
 _OF_WORK = (Source.PODS, Source.KUEUE, Source.VOLCANO)
@@ -119,12 +120,6 @@ def _only(fresh: AsOf, now: datetime, sources: Collection[Source]) -> AsOf:
     return as_of_statuses([status for status in fresh.statuses if status.source in sources], now=now)
 
 
-def _runs(cluster: Cluster) -> dict[str, datetime | None]:
-    """Where the sources of a cluster stand."""
-    rows = SourceState.objects.filter(cluster=cluster).exclude(last_run_at=None)
-    return dict(rows.values_list("source", "last_run_at"))
-
-
 def _remembered(
     clusters: Sequence[Cluster],
     statuses: Iterable[SourceStatus],
@@ -146,7 +141,7 @@ def _remembered(
             marks=Marks(runs[cluster.pk], read),
             rules=rules.get(cluster.pk, ()),
             now=now,
-            again=lambda: Marks(_runs(cluster), read),
+            again=lambda: Marks(source_runs(clusters=[cluster])[cluster.pk], read),
         )
 
     return [get(cluster) for cluster in clusters]

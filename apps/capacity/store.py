@@ -15,12 +15,10 @@ A `Kept` is never changed, only replaced: readers share it without locks, one th
 
 from __future__ import annotations
 
-import threading
 from bisect import bisect_left, insort
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from decimal import Decimal
 from itertools import count
 from typing import Any
@@ -57,16 +55,10 @@ from apps.capacity.reserves import Place, Rule, Taken, lay
 from apps.fleet.dra import Adrift
 from apps.fleet.models import Cluster
 from apps.observations.cards import SeenCards
+from apps.observations.keeping import BESIDE, COUNT_AGAIN, SKEW, Keeper, Marks, same_row
 from apps.observations.models import Source
 
 ZERO = Decimal(0)
-MOST_CLUSTERS = 64
-# Clocks of several workers may differ by this much: changes are looked for that far back.
-SKEW = timedelta(seconds=60)
-# Requests side by side do not begin at one instant.
-BESIDE = timedelta(seconds=5)
-# That no node was missed is checked by their number, not more often than this.
-COUNT_AGAIN = timedelta(minutes=5)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _versions = count(1)
 
@@ -84,24 +76,6 @@ _NEWEST = """
 SELECT (SELECT greatest(max(observed_at), max(gone_at)) FROM observations_node WHERE cluster_id = %(cluster)s),
   (SELECT greatest(max(observed_at), max(gone_at)) FROM observations_pod WHERE cluster_id = %(cluster)s)
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Marks:
-    """Where the sources of a cluster stood when a reading began: the end of their last runs."""
-
-    runs: Mapping[str, datetime | None]
-    pods_read: bool
-
-    def moved(self, before: Marks, source: Source) -> bool:
-        return self.runs.get(source) != before.runs.get(source)
-
-    def behind(self, other: Marks) -> bool:
-        """Whether some source stood further in `other`."""
-        return any(
-            then is not None and ((now := self.runs.get(source)) is None or now < then)
-            for source, then in other.runs.items()
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,16 +212,10 @@ def is_current(kept: Kept, cluster: Cluster, *, marks: Marks, rules: tuple[Rule,
     return (
         kept.marks == marks
         and kept.around.rules == rules
-        and _same_row(kept.around.cluster, cluster)
+        and same_row(kept.around.cluster, cluster)
         and kept.now - BESIDE <= now
         and (kept.due is None or now < kept.due)
         and (kept.look_at is None or now < kept.look_at)
-    )
-
-
-def _same_row(one: Cluster, other: Cluster) -> bool:
-    return all(
-        getattr(one, column.attname) == getattr(other, column.attname) for column in Cluster._meta.fields
     )
 
 
@@ -258,7 +226,7 @@ def _advanced(
         now < before.now - BESIDE
         or marks.behind(before.marks)
         or marks.pods_read != before.marks.pods_read
-        or not _same_row(before.around.cluster, cluster)
+        or not same_row(before.around.cluster, cluster)
     ):
         raise _Anew
     step = _Step(
@@ -569,13 +537,8 @@ def _by_name(node: NodeState) -> tuple[str, str]:
 # ---- one per process ------------------------------------------------------------------------------------------
 
 
-class Store:
-    """What one process keeps: the clusters read last, at most `MOST_CLUSTERS` of them, of each database."""
-
-    def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[Any, ...], Kept] = OrderedDict()
-        self._locks: dict[tuple[Any, ...], threading.Lock] = {}
-        self._guard = threading.Lock()
+class Store(Keeper[Kept]):
+    """What one process keeps of fleets."""
 
     def get(
         self,
@@ -586,39 +549,16 @@ class Store:
         now: datetime,
         again: Callable[[], Marks],
     ) -> Kept:
-        """`again` reads the marks anew: another thread may have been faster, with later ones."""
-        key = (*_database(), cluster.pk)
-        kept = self._kept.get(key)
-        if kept is not None and is_current(kept, cluster, marks=marks, rules=rules, now=now):
-            return kept
-        with self._guard:
-            lock = self._locks.setdefault(key, threading.Lock())
-        with lock:
-            kept = self._kept.get(key)
-            if kept is not None and marks.behind(kept.marks):
-                marks = again()
-            if kept is None:
-                kept = full(cluster, marks=marks, rules=rules, now=now)
-            elif now < kept.now - BESIDE:
-                return full(cluster, marks=marks, rules=rules, now=now)
-            elif not is_current(kept, cluster, marks=marks, rules=rules, now=now):
-                kept = advance(kept, cluster, marks=marks, rules=rules, now=now)
-            with self._guard:
-                self._kept[key] = kept
-                self._kept.move_to_end(key)
-                while len(self._kept) > MOST_CLUSTERS:
-                    self._locks.pop(self._kept.popitem(last=False)[0], None)
-        return kept
-
-    def clear(self) -> None:
-        with self._guard:
-            self._kept.clear()
-            self._locks.clear()
-
-
-def _database() -> tuple[Any, ...]:
-    found = connection.settings_dict
-    return found.get("HOST"), found.get("PORT"), found.get("NAME")
+        """`again`: see `Keeper`."""
+        return self.keep(
+            cluster,
+            marks=marks,
+            now=now,
+            again=again,
+            is_current=lambda kept, marks: is_current(kept, cluster, marks=marks, rules=rules, now=now),
+            full=lambda marks: full(cluster, marks=marks, rules=rules, now=now),
+            advance=lambda kept, marks: advance(kept, cluster, marks=marks, rules=rules, now=now),
+        )
 
 
 STORE = Store()

@@ -8,7 +8,7 @@ a source that was never read has no age at all (absent is not zero).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -147,6 +147,16 @@ def _newest_runs(cluster_ids: Sequence[int], now: datetime) -> dict[tuple[int, s
         [now - timedelta(days=2), list(cluster_ids)],
     )
     return {(run.cluster_id, run.source): run for run in runs}
+
+
+def source_runs(*, clusters: Collection[Cluster]) -> dict[int, dict[str, datetime]]:
+    """Where the sources of each cluster stand: the end of their last runs, of those that ran."""
+    found: dict[int, dict[str, datetime]] = {cluster.pk: {} for cluster in clusters}
+    rows = SourceState.objects.filter(cluster_id__in=list(found))
+    for cluster_id, source, at in rows.values_list("cluster_id", "source", "last_run_at"):
+        if at is not None:
+            found[cluster_id][source] = at
+    return found
 
 
 def _state_of(state: SourceState | None, quarantined: int, now: datetime) -> State:

@@ -50,7 +50,11 @@ def quota_node(kind: str, item: Item) -> QuotaNode:
 
 
 def cluster_tree(view: ClusterView) -> QuotaTree:
-    """The quota tree of a cluster with what its queues hold."""
+    """The quota tree of a cluster with what its queues hold; shared, not to be changed."""
+    return view.once("tree", lambda: _tree(view))
+
+
+def _tree(view: ClusterView) -> QuotaTree:
     nodes = [
         quota_node(kind, item) for kind in ("ClusterQueue", "Cohort") for item in view.objects[kind].values()
     ]

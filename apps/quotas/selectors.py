@@ -7,27 +7,49 @@ reader restricted to teams gets the queues these teams own or use, and above the
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from datetime import datetime
+from functools import partial
+
+from django.utils.translation import get_language
 
 from apps.fleet.models import Cluster
 from apps.quotas.kueue import KueueCluster
 from apps.quotas.rows import QueueNode, QuotaRow, TeamSummary
-from apps.quotas.snapshot import Snapshot, load_snapshot
+from apps.quotas.snapshot import ClusterView, Snapshot, load_snapshot
 from apps.quotas.teams import summaries
 from apps.quotas.volcano import VolcanoCluster
 
 __all__ = ["queue_forest", "quota_rows", "systems", "team_summaries"]
 
 
-def systems(snapshot: Snapshot) -> list[KueueCluster | VolcanoCluster]:
-    """What computes the rows of each cluster, one for Kueue and one for Volcano where it has queues of it."""
-    return [
-        build(snapshot, view)
-        for view in snapshot.views.values()
-        for kind, build in (("ClusterQueue", KueueCluster), ("VolcanoQueue", VolcanoCluster))
-        if view.objects[kind] or (kind == "ClusterQueue" and view.objects["Cohort"])
-    ]
+System = KueueCluster | VolcanoCluster
+
+
+def systems(snapshot: Snapshot) -> list[System]:
+    """What computes the rows of each cluster, one for Kueue and one for Volcano where it has queues of it. Of a view
+    that is kept they are, too, by language: rows have words."""
+    found: list[System] = []
+    language = get_language()
+    for pk, view in snapshot.views.items():
+        alone = partial(snapshot.alone, pk)
+        if view.objects["ClusterQueue"] or view.objects["Cohort"]:
+            found.append(view.once(("kueue", language), partial(_system, KueueCluster, alone, view)))
+        if view.objects["VolcanoQueue"]:
+            found.append(view.once(("volcano", language), partial(_system, VolcanoCluster, alone, view)))
+    return found
+
+
+def _system(
+    build: Callable[[Snapshot, ClusterView], System], alone: Callable[[], Snapshot], view: ClusterView
+) -> System:
+    return build(alone(), view)
+
+
+def _forest(system: System, team_ids: Collection[int] | None) -> list[QueueNode]:
+    who = None if team_ids is None else frozenset(team_ids)
+    key = ("forest", type(system), get_language(), who)
+    return system.view.once(key, lambda: system.forest(team_ids))
 
 
 def quota_rows(
@@ -54,7 +76,7 @@ def queue_forest(
 ) -> list[QueueNode]:
     """The roots of every cluster's cohort trees and Volcano hierarchy, with children nested."""
     snapshot = load_snapshot(now=now, clusters=clusters)
-    return [node for system in systems(snapshot) for node in system.forest(team_ids)]
+    return [node for system in systems(snapshot) for node in _forest(system, team_ids)]
 
 
 def team_summaries(

@@ -32,7 +32,7 @@ class VolcanoCluster:
 
     def __init__(self, snapshot: Snapshot, view: ClusterView) -> None:
         self.snapshot, self.view = snapshot, view
-        self.queues_: dict[str, Item] = view.objects[KIND]
+        self.queues_: Mapping[str, Item] = view.objects[KIND]
         self.children: dict[str, list[str]] = defaultdict(list)
         self.roots: list[str] = []
         self._sums: dict[tuple[str, str], Mapping[str, Decimal]] = {}

@@ -25,6 +25,7 @@ from apps.capacity.reports import forget, report_of, rows_of
 from apps.capacity.selectors import capacity_and_nodes
 from apps.capacity.store import STORE
 from apps.fleet.models import Cluster, Reserve
+from apps.observations import keeping
 from apps.observations.models import (
     ClusterObject,
     Node,
@@ -547,7 +548,7 @@ def test_a_renamed_cluster_is_shown_under_its_new_name(cluster: Cluster) -> None
 
 @pytest.mark.django_db
 def test_memory_is_bounded(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "MOST_CLUSTERS", 1)
+    monkeypatch.setattr(keeping, "MOST_CLUSTERS", 1)
     other = new_cluster("d")
     capacity_and_nodes(now=START, clusters=[cluster])
     capacity_and_nodes(now=START, clusters=[other])
