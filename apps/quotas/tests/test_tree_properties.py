@@ -277,3 +277,37 @@ def test_taking_a_node_out_and_putting_it_back_changes_nothing(
     assert everything(tree) == everything(QuotaTree(rest, held(nodes, amounts_)))
     tree.replace_node(gone)
     assert everything(tree) == before
+
+
+@quick
+@given(forests(), usages)
+def test_what_is_available_is_never_more_than_the_ceiling(nodes: list[QuotaNode], amounts_: list[D]) -> None:
+    """In every state, also in those that only a lowered quota leads to."""
+    tree = QuotaTree(nodes, held(nodes, amounts_))
+    for key in tree:
+        assert tree.available(*key, FR) <= tree.potential_available(*key, FR)
+
+
+@quick
+@given(forests(), st.lists(st.tuples(st.integers(0, 7), st.integers(1, 9)), max_size=25))
+def test_after_admissions_all_that_is_borrowed_is_lent_by_somebody(
+    nodes: list[QuotaNode], asks: list[tuple[int, int]]
+) -> None:
+    """Work comes where there is room, and every fourth goes again: no root is ever over, nothing is owed to nobody."""
+    tree = QuotaTree(nodes)
+    names = queues(nodes)
+    running: list[tuple[str, D]] = []
+    for turn, (index, ask) in enumerate(asks):
+        queue = names[index % len(names)]
+        if tree.available("ClusterQueue", queue, FR) >= ask:
+            tree.add_usage(queue, {FR: D(ask)})
+            running.append((queue, D(ask)))
+        if turn % 4 == 3 and running:
+            queue, gone = running.pop(index % len(running))
+            tree.add_usage(queue, {FR: -gone})
+        for root in tree.roots:
+            inside = below(tree, root)
+            borrowed = sum(tree.borrowed(*key, FR) for key in inside if key[0] == "ClusterQueue")
+            lent = sum(tree.lent(*key, FR) for key in inside if key[0] == "ClusterQueue")
+            taken = sum(tree.taken(key[1], FR) for key in inside if key[0] == "Cohort")
+            assert borrowed == lent + taken
