@@ -159,13 +159,29 @@ WHERE p.cluster_id = ANY(%(clusters)s) AND p.gone_at IS NULL AND p.phase = 'Pend
   AND coalesce(w.state, '') NOT IN ('pending', 'reserved', 'deactivated')
 """  # noqa: S608 - constants
 
+# Ownership has one implementation, in Python: it is asked once per distinct place, not once per workload.
+_PLACES = f"""
+WITH local_queues AS MATERIALIZED ({_LOCAL_QUEUES}),
+found AS (
+  SELECT DISTINCT w.cluster_id, w.kind, w.namespace, w.queue_name, w.cluster_queue FROM observations_workload w
+  WHERE w.cluster_id = ANY(%(clusters)s) AND w.gone_at IS NULL AND w.state = ANY(%(states)s)
+    AND w.kind IN ('Workload', 'PodGroup'))
+SELECT w.cluster_id, w.kind, w.namespace, w.queue_name, CASE WHEN w.kind = 'PodGroup' THEN w.queue_name
+  ELSE coalesce(nullif(w.cluster_queue, ''), q.queue, '') END AS queue
+FROM found w
+LEFT JOIN local_queues q ON q.cluster_id = w.cluster_id AND q.namespace = w.namespace AND q.name = w.queue_name
+UNION
+SELECT cluster_id, kind, namespace, queue_name, queue FROM ({_PODS}) pods
+"""  # noqa: S608 - constants
+
+_HERE = """
+  AND (w.cluster_id, w.namespace, w.queue_name) IN (
+    SELECT * FROM unnest(%(place_cluster)s::bigint[], %(place_namespace)s::text[], %(place_queue_name)s::text[]))
+"""
 _WORK = f"""
 WITH local_queues AS MATERIALIZED ({_LOCAL_QUEUES}),
-work AS MATERIALIZED ({_WORKLOADS} UNION ALL {_GROUPS} UNION ALL {_PODS})
+work AS MATERIALIZED ({_WORKLOADS} {_HERE} UNION ALL {_GROUPS} {_HERE} UNION ALL {_PODS})
 """
-
-# Ownership has one implementation, in Python: it is asked once per distinct place, not once per workload.
-_PLACES = f"{_WORK} SELECT DISTINCT cluster_id, kind, namespace, queue_name, queue FROM work"  # noqa: S608 - constants
 
 _ALL = (
     _WORK
