@@ -37,10 +37,15 @@ from .setups import CohortSpec, QueueSpec, Quota, Setup, WorkSpec, setup_of
 Obj = dict[str, Any]
 ZERO = Decimal(0)
 LARGEST = str(2**63 - 1)
-ORDERS_TRIED = 300
+CHECK, CIRCLE = "check", "circle"
+ORDERS_TRIED = 90
+MOST_CYCLES = 800
 ORDER_OF_EQUALS = "the same with another order of heads that are equal in all that orders them"
 TIME = "the same when what was set aside comes back, or victims go, some cycles earlier or later"
-CHAIN = "a chain of preemptions: who is next depends on when each victim is gone"
+CHAIN = "work was preempted: who is next depends on when each victim is gone"
+BEHIND = "the queue's status was behind its work when it was read: the two do not add up"
+OLD_WORD = "what Kueue last said of it is from when it stood at the head of its strict queue"
+MOMENT = "the same class of reason, named for the state at another moment"
 NOT_LOOKED_AT = "the same without a queue that Kueue had not come back to when all was at rest"
 _MORE = re.compile(r"insufficient unused quota for (\S+) in flavor (\S+), (\S+) more needed")
 _MOST = re.compile(r"insufficient quota for (\S+) in flavor (\S+), .*?> maximum capacity \((\S+)\)")
@@ -95,74 +100,137 @@ def compare(recording: Obj, into: Agreement) -> None:
     before: Obj = {"work": {}}
     for number, wave in enumerate(recording["waves"]):
         where = (f"{setup.seed}{' fair' if setup.fair else ''}", number)
-        _compare_wave(setup, before, wave, into, where)
-        _compare_arithmetic(setup, wave, into, where)
+        held_back = recording.get("held_back", CHECK)
+        _compare_wave(setup, before, wave, into, where, _set_aside(setup, wave, number, held_back))
+        numbers = Agreement()
+        _compare_arithmetic(setup, wave, numbers, where)
+        into.made += numbers.made
+        behind = any(one.what == "reserved" for one in numbers.differ)
+        into.differ += [replace(one, why=BEHIND if behind else "") for one in numbers.differ]
         before = wave
 
 
-def _compare_wave(setup: Setup, before: Obj, wave: Obj, into: Agreement, where: tuple[str, int]) -> None:
+def _compare_wave(
+    setup: Setup,
+    before: Obj,
+    wave: Obj,
+    into: Agreement,
+    where: tuple[str, int],
+    aside: set[str] | None,
+) -> None:
     here = situation(setup, where[1], before, wave)
-    aside = _set_aside(setup, wave, where[1])
     found = Agreement()
-    _compare_admission(setup, wave, settle_again(here, aside=aside), found, where)
+    _compare_admission(setup, wave, settle_again(here, aside=aside, max_cycles=MOST_CYCLES), found, where)
     into.made += found.made
     if not found.differ:
         return
-    explained = ""
-    if any(one.what in ENGINE for one in found.differ):
-        explained = _explained_by_order(setup, wave, here, where, aside) or _chain(before, wave)
-    into.differ += [replace(one, why=explained) for one in found.differ]
+    explained = _explained_by_order(setup, wave, here, where, aside, found.differ)
+    unseen = _unseen_queues(setup, wave, where[1])
+    queues = {work.name: queue for work in setup.work for queue in setup.queues if queue.name == work.queue}
+    for one in found.differ:
+        if queues[one.about].name in unseen:
+            explained[one.what, one.about] = NOT_LOOKED_AT
+        elif (
+            one.what == "refused" and one.ours == "BehindHead" and queues[one.about].strategy == "StrictFIFO"
+        ):
+            explained[one.what, one.about] = OLD_WORD
+        elif one.what == "reason" and ("refused", one.about) not in {(o.what, o.about) for o in found.differ}:
+            explained.setdefault((one.what, one.about), MOMENT)
+    into.differ += [
+        replace(one, why=explained.get((one.what, one.about), "") or _chain(setup, before, wave, one))
+        for one in found.differ
+    ]
 
 
-def _chain(before: Obj, wave: Obj) -> str:
-    """Work was sent away more than once in this wave: who is next depends on when each is gone."""
+def _chain(setup: Setup, before: Obj, wave: Obj, one: Disagreement) -> str:
+    """Work of the same tree was sent away in this wave: who is next depends on when each is gone."""
+    parents = {cohort.name: cohort.parent for cohort in setup.cohorts}
+
+    def root(name: str) -> str:
+        while parents.get(name):
+            name = parents[name]
+        return name
+
+    roots = {queue.name: root(queue.cohort) or queue.name for queue in setup.queues}
+    where = {work.name: roots[work.queue] for work in setup.work}
     sent = sum(
         found["evictions"] - before["work"].get(name, {}).get("evictions", 0)
         for name, found in wave["work"].items()
+        if where[name] == where[one.about]
     )
-    return CHAIN if sent > 1 else ""
+    return CHAIN if sent else ""
 
 
-def _set_aside(setup: Setup, wave: Obj, number: int) -> set[str]:
+def _set_aside(setup: Setup, wave: Obj, number: int, held_back: str) -> set[str] | None:
     """What Kueue had looked at before the wave began: what came before. Behind an inactive admission check no queue is
-    looked at, so what came in this wave stands in line."""
+    looked at, so what came in this wave stands in line; below a circle of cohorts everything is tried in vain (None)."""
+    if held_back == CIRCLE:
+        return None
     return {wave["work"][w.name]["uid"] for w in setup.work if w.wave < number and w.name in wave["work"]}
 
 
 def _explained_by_order(
-    setup: Setup, wave: Obj, here: Situation, where: tuple[str, int], aside: set[str]
-) -> str:
-    """Whether some order of equals, and some time for work to come back and for victims to go, gives exactly what Kueue
-    came to. Heads of different queues that are equal in borrowing, priority and time to the second come in no
-    particular order there, and one of its cycles serves all setups at once, so that it may take a second."""
-    names = [queue.name for queue in setup.queues]
+    setup: Setup,
+    wave: Obj,
+    here: Situation,
+    where: tuple[str, int],
+    aside: set[str] | None,
+    differ: list[Disagreement],
+) -> dict[tuple[str, str], str]:
+    """By (what, about) of those that differ: why, where some order of equals, and some time for work to come back and for
+    victims to go, admits exactly what Kueue did and makes that difference vanish. Heads of different queues that are
+    equal in borrowing, priority and time to the second come in no particular order there, and one of its cycles serves
+    all setups at once, so that it may take a second."""
+    left = {(one.what, one.about) for one in differ}
+    explained: dict[tuple[str, str], str] = {}
     unseen = _unseen_queues(setup, wave, where[1])
     if unseen:
         queues = tuple(replace(q, inactive="unseen") if q.name in unseen else q for q in here.queues)
         here = replace(here, queues=queues)
+    for way in _ways(setup, where):
+        if not left:
+            break
+        again = Agreement()
+        outcome = settle_again(here, aside=aside, max_cycles=MOST_CYCLES, **way.arguments())
+        _compare_admission(setup, wave, outcome, again, where)
+        if any(one.what in ENGINE[:3] for one in again.differ):
+            continue
+        gone = left - {(one.what, one.about) for one in again.differ}
+        explained.update(dict.fromkeys(gone, NOT_LOOKED_AT if unseen else way.why))
+        left -= gone
+    return explained
+
+
+@dataclass(frozen=True)
+class _Way:
+    """One order of equals and one time for what comes back and who goes."""
+
+    equals: dict[str, int]
+    ticking: bool
+    patience: int | None = None
+    linger: int = 0
+
+    @property
+    def why(self) -> str:
+        return ORDER_OF_EQUALS if self.patience is None and not self.linger else TIME
+
+    def arguments(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("equals", "ticking", "patience", "linger")}
+
+
+def _ways(setup: Setup, where: tuple[str, int]) -> Iterator[_Way]:
+    """First only the order changes, then the times as well."""
+    names = [queue.name for queue in setup.queues]
     shuffle = random.Random(f"{where}")
     for attempt in range(ORDERS_TRIED):
-        order = list(names)
-        if attempt >= 4:
-            shuffle.shuffle(order)
-        patience, linger = (
-            (shuffle.choice((None, 1, 2, 3)), shuffle.choice((0, 0, 1, 2))) if attempt >= 2 else (None, 0)
-        )
-        again = Agreement()
-        outcome = settle_again(
-            here,
-            aside=aside,
-            equals={name: index for index, name in enumerate(order)},
-            ticking=bool(attempt % 2),
-            patience=patience,
-            linger=linger,
-        )
-        _compare_admission(setup, wave, outcome, again, where)
-        if not any(one.what in ENGINE[:3] for one in again.differ):
-            if unseen:
-                return NOT_LOOKED_AT
-            return ORDER_OF_EQUALS if patience is None and not linger else TIME
-    return ""
+        order = {name: index for index, name in enumerate(names)}
+        if attempt < ORDERS_TRIED // 3:
+            yield _Way(order, bool(attempt % 2))
+        else:
+            yield _Way(
+                order, bool(attempt % 2), shuffle.choice((None, 1, 2, 3)), shuffle.choice((0, 0, 1, 2))
+            )
+        shuffle.shuffle(names)
 
 
 def _unseen_queues(setup: Setup, wave: Obj, number: int) -> set[str]:
@@ -315,7 +383,7 @@ def _compare_admission(
                 "refused",
                 work.name,
                 _class_of(found, stopped=work.queue in stopped),
-                _same_class(outcome.pending[uid].refused),
+                _same_class(outcome.pending[uid].refused, stopped=work.queue in stopped),
             )
             ours_reasons = {(r.code, r.pod_set, r.flavor, r.resource) for r in outcome.pending[uid].reasons}
             if ours_reasons and _evaluated(outcome.pending[uid].refused):
@@ -361,7 +429,10 @@ def _evaluated(refused: Refused) -> bool:
     return refused not in ("BehindHead", "NotEvaluated", "QueueInactive", "QueueMissing")
 
 
-def _same_class(refused: Refused) -> str:
+def _same_class(refused: Refused, *, stopped: bool = False) -> str:
+    # cut in a circle of preemptions, or in a queue that Kueue had not come back to
+    if refused == "NotEvaluated" or (refused == "QueueInactive" and not stopped):
+        return "BehindHead"
     return "waits" if refused in ("WaitingForQuota", "WaitingForPreemption") else refused
 
 

@@ -305,7 +305,10 @@ class _Run:
         }
 
     def recordings(self) -> list[Obj]:
-        return [{"setup": setup.as_data(), "waves": self.waves[id(setup)]} for setup in self.setups]
+        return [
+            {"setup": setup.as_data(), "held_back": "check", "waves": self.waves[id(setup)]}
+            for setup in self.setups
+        ]
 
     def clean_up(self) -> None:
         """Work first: what holds quota keeps its queue."""
@@ -391,7 +394,7 @@ def _work_record(item: Obj, plain: dict[str, str]) -> Obj:
         "reason": "" if holds is not None else reserved.get("reason", ""),
         "message": "" if holds is not None else _without_prefix(reserved.get("message", ""), plain),
         "evictions": sum(e["count"] for e in evictions),
-        "preempted": conditions.get("Preempted", {}).get("reason", "") if evictions else "",
+        "preempted": conditions["Preempted"]["reason"] if _is(item, "Preempted") else "",
     }
 
 

@@ -25,6 +25,7 @@ from apps.quotas.engine.fair import fair_victims, next_by_share
 from apps.quotas.engine.model import (
     ZERO,
     Admitted,
+    Group,
     Pending,
     Preempted,
     Queue,
@@ -56,6 +57,8 @@ class Head:
     assignment: Assignment
     victims: list[Victim]
     skipped: bool = False
+    resumed: bool = False
+    """Whether the search went on where the last one had stopped."""
 
     @property
     def work(self) -> Work:
@@ -237,9 +240,10 @@ class Scheduler:
         if waiter.generation < generation:
             waiter.tried = None
         waiter.generation = generation
+        resumed = pending_flavors(waiter.tried)
         assignment, victims = self._search(waiter)
         waiter.tried = assignment.tried
-        return Head(waiter, assignment, victims)
+        return Head(waiter, assignment, victims, resumed=resumed)
 
     def inactive(self, name: str) -> bool:
         """Stopped, missing something, or below a circle of cohorts."""
@@ -382,26 +386,36 @@ class Scheduler:
         line.set_aside(waiter)
         return line.head() is not None
 
-    @staticmethod
-    def _verdict(head: Head, *, waiting_for_victims: bool) -> Pending:
-        reasons = tuple(head.assignment.reasons)
+    def _verdict(self, head: Head, *, waiting_for_victims: bool) -> Pending:
+        reasons = _all_reasons(head)
         if waiting_for_victims:
             return Pending(head.work.uid, "WaitingForPreemption", reasons)
         if head.skipped or not reasons:
             return Pending(head.work.uid, "WaitingForQuota", reasons)
-        return Pending(head.work.uid, verdict_of(reasons), reasons)
+        if head.resumed and head.waiter.verdict is not None:
+            # A flavor that fitted before has no reason to name; what was told of all flavors stands.
+            return Pending(head.work.uid, head.waiter.verdict.refused, reasons)
+        groups = self.books.queues[head.work.queue].groups
+        return Pending(head.work.uid, verdict_of(reasons, groups), reasons)
 
 
-def verdict_of(reasons: Sequence[Reason]) -> Refused:
-    """Per pod set and resource the mildest over the flavors, then the most severe of those: what has to change first."""
-    flavors: dict[tuple[str, str], list[int]] = {}
-    whole: dict[str, list[int]] = {}
+def _all_reasons(head: Head) -> tuple[Reason, ...]:
+    """Of this attempt and, where it went on with the next flavor, of those before."""
+    reasons = tuple(head.assignment.reasons)
+    if not head.resumed or head.waiter.verdict is None:
+        return reasons
+    cells = {(reason.pod_set, reason.flavor, reason.resource) for reason in reasons}
+    before = head.waiter.verdict.reasons
+    return (*(r for r in before if (r.pod_set, r.flavor, r.resource) not in cells), *reasons)
+
+
+def verdict_of(reasons: Sequence[Reason], groups: Sequence[Group] = ()) -> Refused:
+    """What has to change first. A flavor does as badly as the worst of its resources, a resource group as well as the best
+    of its flavors, the work as badly as the worst of its pod sets and groups. `groups`: of the queue; without them all
+    flavors are taken as one group."""
+    worst: dict[tuple[str, int], dict[str, int]] = {}
     for reason in reasons:
-        rank = _SEVERITY.index(reason.code)
-        if reason.resource:
-            flavors.setdefault((reason.pod_set, reason.resource), []).append(rank)
-        else:  # a flavor that does not suit the pods at all counts for every resource
-            whole.setdefault(reason.pod_set, []).append(rank)
-    found = [min(ranks) for ranks in flavors.values()]
-    found += [min(ranks) for pod_set, ranks in whole.items() if all(key[0] != pod_set for key in flavors)]
-    return _SEVERITY[max(found)]
+        group = next((i for i, found in enumerate(groups) if reason.flavor in found.flavors), -1)
+        flavors = worst.setdefault((reason.pod_set, group if reason.flavor else -2), {})
+        flavors[reason.flavor] = max(flavors.get(reason.flavor, 0), _SEVERITY.index(reason.code))
+    return _SEVERITY[max(min(flavors.values()) for flavors in worst.values())]

@@ -8,7 +8,8 @@ from decimal import Decimal
 
 import pytest
 
-from apps.quotas.engine.model import Flavor, Outcome, Pending
+from apps.quotas.engine.model import Flavor, Group, Outcome, Pending, Reason
+from apps.quotas.engine.scheduler import verdict_of
 from apps.quotas.engine.settle import settle
 
 from .engine_worlds import A100, GPU, H100, cohort, queue, situation, work
@@ -162,6 +163,21 @@ def test_part_of_the_pods_is_better_than_none() -> None:
     # at least 6: none
     found = settle(situation([queue("q", 5)], [work("a", "q", 1, pods=8, least=6)]))
     assert found.admitted == {}
+
+
+def test_the_verdict_is_that_of_the_best_flavor_of_the_worst_group() -> None:
+    """In a100 only the cards are short now; h100 can never give the cards, nor the network: the work waits for quota. A
+    second group with nothing to offer outweighs that."""
+    waits = Reason("WaitingForQuota", "main", "a100", GPU, more=D(4))
+    never = Reason("ExceedsMaxQuota", "main", "h100", GPU, most=D(0))
+    network = Reason("ExceedsMaxQuota", "main", "h100", "nic", most=D(0))
+    groups = (Group((GPU, "nic"), ("a100", "h100")), Group(("cpu",), ("any",)))
+    assert verdict_of([waits, never, network], groups) == "WaitingForQuota"
+    cpu = Reason("ExceedsMaxQuota", "main", "any", "cpu", most=D(1))
+    assert verdict_of([waits, never, network, cpu], groups) == "ExceedsMaxQuota"
+    assert (
+        verdict_of([waits, Reason("ResourceNotCovered", "main", "", "tpu")], groups) == "ResourceNotCovered"
+    )
 
 
 # ---- cohorts ---------------------------------------------------------------------------------------------------------
