@@ -303,10 +303,10 @@ def _more(world: World, number: int) -> None:
 
 # The overview asks every layer at once, a node's page its cards, their telemetry and its software.
 MOST_QUERIES = {
-    "/": 100,
-    "/capacity/nodes/gpu-1/": 60,
-    "/queues/east/ClusterQueue/red-cq/": 75,
-    "/findings/": 65,
+    "/": 90,
+    "/capacity/nodes/gpu-1/": 50,
+    "/queues/east/ClusterQueue/red-cq/": 65,
+    "/findings/": 55,
 }
 
 

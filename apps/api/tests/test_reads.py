@@ -40,7 +40,7 @@ LISTS = [
     "sources",
 ]
 # Findings ask every layer at once.
-MOST_QUERIES = {"findings": 60}
+MOST_QUERIES = {"findings": 55}
 TEAM_SCOPED = ("teams", "workloads", "admission-failures", "usage", "charges", "quotas", "queues")
 
 
@@ -459,7 +459,7 @@ def test_the_number_of_queries_does_not_grow_with_the_rows(
     with CaptureQueriesContext(connection) as many:
         client.get(f"{V1}/{route}/")
     assert len(many) == len(few), [query["sql"][:200] for query in many]
-    assert len(many) <= MOST_QUERIES.get(route, 40)
+    assert len(many) <= MOST_QUERIES.get(route, 25)
 
 
 def test_rows_are_told_in_every_measure(world: World) -> None:
