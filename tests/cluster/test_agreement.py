@@ -23,7 +23,7 @@ from .access import require_cluster
 
 require_cluster()
 pytestmark = pytest.mark.usefixtures("kueue")
-FEW = 6
+FEW = 20
 ALL = 112
 
 

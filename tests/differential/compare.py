@@ -45,6 +45,7 @@ TIME = "the same when what was set aside comes back, or victims go, some cycles 
 CHAIN = "work was preempted: who is next depends on when each victim is gone"
 BEHIND = "the queue's status was behind its work when it was read: the two do not add up"
 OLD_WORD = "what Kueue last said of it is from when it stood at the head of its strict queue"
+PART = "Kueue's last word names only some flavors; each of its reasons is among ours"
 MOMENT = "the same class of reason, named for the state at another moment"
 NOT_LOOKED_AT = "the same without a queue that Kueue had not come back to when all was at rest"
 _MORE = re.compile(r"insufficient unused quota for (\S+) in flavor (\S+), (\S+) more needed")
@@ -126,6 +127,7 @@ def _compare_wave(
         return
     explained = _explained_by_order(setup, wave, here, where, aside, found.differ)
     unseen = _unseen_queues(setup, wave, where[1])
+    other_reasons = {one.about for one in found.differ if one.what == "reason"}
     queues = {work.name: queue for work in setup.work for queue in setup.queues if queue.name == work.queue}
     for one in found.differ:
         if queues[one.about].name in unseen:
@@ -134,6 +136,9 @@ def _compare_wave(
             one.what == "refused" and one.ours == "BehindHead" and queues[one.about].strategy == "StrictFIFO"
         ):
             explained[one.what, one.about] = OLD_WORD
+        elif one.what == "refused" and reasons_in(wave["work"][one.about]["message"]):
+            if one.about not in other_reasons:
+                explained.setdefault((one.what, one.about), PART)
         elif one.what == "reason" and ("refused", one.about) not in {(o.what, o.about) for o in found.differ}:
             explained.setdefault((one.what, one.about), MOMENT)
     into.differ += [
