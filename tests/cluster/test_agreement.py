@@ -23,7 +23,7 @@ from .access import require_cluster
 
 require_cluster()
 pytestmark = pytest.mark.usefixtures("kueue")
-FEW = 20
+FEW = 12
 ALL = 112
 
 

@@ -23,7 +23,7 @@ from kubernetes.client.exceptions import ApiException
 from .setups import CohortSpec, QueueSpec, Quota, Setup, WorkSpec
 
 GROUP = "/apis/kueue.x-k8s.io/v1beta2"
-POLL_SECONDS, CALM_SECONDS, MOST_SECONDS = 0.25, 2.0, 45.0
+POLL_SECONDS, CALM_SECONDS, MOST_SECONDS = 0.25, 2.5, 50.0
 GATE = "gate"
 MERGE = "application/merge-patch+json"
 Obj = dict[str, Any]
@@ -243,13 +243,26 @@ class _Run:
         before: Any = None
         while time.monotonic() - changed < CALM_SECONDS and time.monotonic() - started < MOST_SECONDS:
             items = self.api.call("GET", self._workloads)["items"]
-            state = [(i["metadata"]["uid"], _essence(i)) for i in items]
+            state = [(i["metadata"]["uid"], _essence(i)) for i in items], self._queue_statuses()
             if state != before:
                 before, changed = state, time.monotonic()
             for item in items:
                 if _is(item, "Evicted") and _is(item, "QuotaReserved"):
                     self._give_back(item)
             time.sleep(POLL_SECONDS)
+
+    def _queue_statuses(self) -> list[Any]:
+        """They follow the work, at the pace that Kueue's client is allowed."""
+        queues = self.api.call("GET", f"{GROUP}/clusterqueues")["items"]
+        return [
+            (
+                q["metadata"]["name"],
+                q.get("status", {}).get("flavorsReservation"),
+                q.get("status", {}).get("fairSharing"),
+            )
+            for q in queues
+            if q["metadata"]["name"].startswith(f"{self.prefix}-")
+        ]
 
     def _give_back(self, item: Obj) -> None:
         """What a job controller does once the pods are gone."""
