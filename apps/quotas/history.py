@@ -270,9 +270,7 @@ def _stretches(
 def borrowing_since(keys: Collection[QueueKey]) -> dict[QueueKey, Since]:
     """{(cluster id, kind, queue, flavor, resource): (borrows since, lends since)}: the start of the newest
     uninterrupted run of points with something borrowed or lent; None while there is nothing, or nothing noted."""
-    if not keys:
-        return {}
-    columns = [list(column) for column in zip(*keys, strict=True)]
+    columns = [list(column) for column in zip(*keys, strict=True)] or [[], [], [], [], []]
     with connection.cursor() as cursor:
         cursor.execute(_SINCE, columns)
         return {tuple(row[:5]): (row[5], row[6]) for row in cursor.fetchall()}

@@ -32,7 +32,7 @@ def gpus() -> dict[str, QuotaRow]:
 def test_without_a_word_and_without_a_hierarchy_the_plugin_is_not_known() -> None:
     run("proportion")
     row = gpus()["production"]
-    assert (row.plugin, row.deserved, row.real_capability, row.ceiling) == ("", 16, None, 40)
+    assert (row.plugin, row.deserved, row.real_capability, row.ceiling) == ("", D(16), None, D(40))
 
 
 def test_proportion_goes_by_what_is_asked_for() -> None:
@@ -44,10 +44,10 @@ def test_proportion_goes_by_what_is_asked_for() -> None:
     found = {
         name: (row.plugin, row.deserved, row.real_capability, row.reserved) for name, row in gpus().items()
     }
-    assert found["production"] == ("proportion", 24, 40, 28)
-    assert found["research"] == ("proportion", 12, 24, 12)
-    assert found["scratch"] == ("proportion", 4, 4, 4)
-    assert found["unlimited"] == ("proportion", 100, 195, 100)
+    assert found["production"] == ("proportion", D(24), D(40), D(28))
+    assert found["research"] == ("proportion", D(12), D(24), D(12))
+    assert found["scratch"] == ("proportion", D(4), D(4), D(4))
+    assert found["unlimited"] == ("proportion", D(100), D(195), D(100))
 
 
 def test_a_hierarchy_tells_of_capacity_and_deserved_is_as_written() -> None:
@@ -55,10 +55,10 @@ def test_a_hierarchy_tells_of_capacity_and_deserved_is_as_written() -> None:
     found = {
         name: (row.plugin, row.deserved, row.real_capability, row.guarantee) for name, row in gpus().items()
     }
-    assert found["production"] == ("capacity", 24, 40, 8)
-    assert found["research"] == ("capacity", 16, 24, 4)
-    assert found["eng"] == ("capacity", 40, 56, 16)
-    assert found["root"] == ("capacity", 50, None, None)
+    assert found["production"] == ("capacity", D(24), D(40), D(8))
+    assert found["research"] == ("capacity", D(16), D(24), D(4))
+    assert found["eng"] == ("capacity", D(40), D(56), D(16))
+    assert found["root"] == ("capacity", D(50), None, None)
 
 
 def test_what_the_scheduler_is_configured_with_counts_before_any_guess() -> None:
@@ -115,5 +115,11 @@ def test_devices_of_a_class_are_counted_by_claims_once_per_queue() -> None:
         )
     (row,) = (row for row in quota_rows(now=AT) if row.resource == key)
     assert (row.accelerator, row.unit, row.model_label) == (True, "device", "gpu.nvidia.com")
-    assert (row.reserved, row.admitted, row.nominal, row.ceiling, row.available) == (3, 3, 6, 8, D(5))
+    assert (row.reserved, row.admitted, row.nominal, row.ceiling, row.available) == (
+        D(3),
+        D(3),
+        D(6),
+        D(8),
+        D(5),
+    )
     assert not row.mismatch
