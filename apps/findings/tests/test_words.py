@@ -28,7 +28,7 @@ KEYS = [
 ]
 
 
-@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("key", sorted(KEYS))
 def test_why_and_advice(key: str) -> None:
     why, advice = words(Finding(key=key, severity="note", text=""))
     assert why.endswith(".")
