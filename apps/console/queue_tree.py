@@ -255,7 +255,8 @@ class Writer:
         depth = f' class="d{min(line.depth, MOST_DEPTH)}{" g" if line.opened is not None else ""}"'
         first = f'<tr{depth}><th scope="row">{self._head(line)}</th>'
         if not line.amounts:
-            return f'{first}<td colspan="9">{escape(_("no quota of its own"))}</td></tr>'
+            said = escape(_("no quota of its own"))
+            return f'{first}<td colspan="9">{said}</td></tr>'
         more = f"<tr{depth}><td></td>"
         return "".join(
             f"{more if i else first}{self._cells(line, amounts)}</tr>"
@@ -345,12 +346,14 @@ def _no_limit(line: Line) -> str:
 
 def _state(node: QueueNode) -> str:
     """What is wrong with a node, in words."""
+    # Words stand outside of f-strings: inside, they are not found by who collects them for translation.
+    stopped, circle, inactive = _("stopped"), _("in a circle of cohorts"), _("inactive")
     if node.stopped:
-        return f' <b class="state-warn">{escape(_("stopped"))}</b>'
+        return f' <b class="state-warn">{escape(stopped)}</b>'
     if node.in_cycle:
-        return f' <b class="state-bad">{escape(_("in a circle of cohorts"))}</b>'
+        return f' <b class="state-bad">{escape(circle)}</b>'
     if not node.active:
-        return f' <b class="state-bad" title="{escape(node.message)}">{escape(_("inactive"))}</b>'
+        return f' <b class="state-bad" title="{escape(node.message)}">{escape(inactive)}</b>'
     return ""
 
 

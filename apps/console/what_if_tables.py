@@ -9,7 +9,7 @@ from typing import Any
 
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
-from django.utils.translation import gettext as _now
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from apps.console.links import address, queue_url
@@ -58,7 +58,7 @@ def _work_url(row: WorkRow) -> str:
 
 
 def _work_note(row: WorkRow) -> str:
-    return _now("hypothetical") if row.hypothetical else row.work.namespace
+    return gettext("hypothetical") if row.hypothetical else row.work.namespace
 
 
 def _queue_of_work(row: WorkRow) -> str:
@@ -122,8 +122,8 @@ def _node(row: NumberRow) -> str:
 
 def _node_note(row: NumberRow) -> str:
     if row.line.kind == "Cohort":
-        return _now("cohort")
-    return _now("cohort %(name)s") % {"name": row.line.cohort} if row.line.cohort else ""
+        return gettext("cohort")
+    return gettext("cohort %(name)s") % {"name": row.line.cohort} if row.line.cohort else ""
 
 
 class ChangeColumn(TextColumn):
@@ -232,7 +232,7 @@ def effect_rows(answer: Answer, team_name: TeamName) -> list[WorkRow]:
 
 def _effect_row(answer: Answer, effect: Effect, team_name: TeamName) -> WorkRow:
     by = effect.by
-    unseen = _now("work of others") if effect.what == "preempted" else ""
+    unseen = gettext("work of others") if effect.what == "preempted" else ""
     return WorkRow(
         work=effect.work,
         hypothetical=effect.work.uid in answer.added,
@@ -277,6 +277,10 @@ def holder_rows(answer: Answer, team_name: TeamName) -> list[HolderRow]:
 
     rows = [row(line) for line in answer.comparison.teams]
     for others in answer.comparison.others:
-        name = _now("others in %(cohort)s") % {"cohort": others.cohort} if others.cohort else _now("others")
+        name = (
+            gettext("others in %(cohort)s") % {"cohort": others.cohort}
+            if others.cohort
+            else gettext("others")
+        )
         rows += [HolderRow(name, *held) for held in others.holds if held[2] != held[3]]
     return sorted(rows, key=lambda found: not is_device(found.resource))

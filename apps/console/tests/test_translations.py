@@ -154,8 +154,17 @@ def _environment(folder: Path) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(folder), "DJANGO_SETTINGS_MODULE": "gpuportal.settings"}
 
 
-# Names that read the same in every language, and a command to copy.
-SAME_EVERYWHERE = {"GPU Portal", "API", "CSV", "UID", "Kueue", "Volcano", "kubectl get node"}
+# Names that read the same in every language, a command to copy, and an example of what is typed.
+SAME_EVERYWHERE = {
+    "GPU Portal",
+    "API",
+    "CSV",
+    "UID",
+    "Kueue",
+    "Volcano",
+    "kubectl get node",
+    "cpu=16 memory=64Gi",
+}
 READ_ALOUD = r'(?:aria-label|title|placeholder|alt)="([^"]*)"'
 
 
