@@ -24,7 +24,7 @@ class TargetSerializer(serializers.Serializer):  # type: ignore[type-arg]
     args = serializers.DictField(child=Text(), read_only=True)
 
 
-class RefSerializer(serializers.Serializer):  # type: ignore[type-arg]
+class ObjectSerializer(serializers.Serializer):  # type: ignore[type-arg]
     """An object that the finding is about; `namespace` "" for cluster-wide ones."""
 
     kind = Text()
@@ -43,7 +43,7 @@ class FindingSerializer(serializers.Serializer):  # type: ignore[type-arg]
     text = Text()
     why = Text()
     advice = Text()
-    objects = RefSerializer(many=True, read_only=True)
+    objects = ObjectSerializer(many=True, read_only=True)
     count = serializers.IntegerField(read_only=True)
     since = Instant(allow_null=True)
     first_seen = Instant(allow_null=True)

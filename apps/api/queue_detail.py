@@ -34,7 +34,7 @@ class QueueDetailForm(forms.Form):
         super().__init__(data)
 
 
-class PlaceSerializer(serializers.Serializer):  # type: ignore[type-arg]
+class TreeNodeSerializer(serializers.Serializer):  # type: ignore[type-arg]
     """A node of the tree."""
 
     kind = Text()
@@ -104,8 +104,8 @@ class QueueDetailSerializer(serializers.Serializer):  # type: ignore[type-arg]
     name = Text()
     is_whole = serializers.BooleanField(source="whole", read_only=True)
     leads_to = Text()
-    path = PlaceSerializer(many=True, read_only=True, help_text="The nodes above, root first.")
-    siblings = PlaceSerializer(many=True, read_only=True)
+    path = TreeNodeSerializer(many=True, read_only=True, help_text="The nodes above, root first.")
+    siblings = TreeNodeSerializer(many=True, read_only=True)
     children = serializers.SerializerMethodField()
     teams = serializers.SerializerMethodField()
     is_active = serializers.BooleanField(source="node.active", read_only=True, default=None, allow_null=True)
@@ -128,10 +128,10 @@ class QueueDetailSerializer(serializers.Serializer):  # type: ignore[type-arg]
     command = serializers.SerializerMethodField(help_text="Reads the object with kubectl.")
     raw = serializers.SerializerMethodField()
 
-    @extend_schema_field(PlaceSerializer(many=True))
+    @extend_schema_field(TreeNodeSerializer(many=True))
     def get_children(self, detail: QueueDetail) -> list[dict[str, Any]]:
         below = detail.node.children if detail.node is not None and detail.kind != "LocalQueue" else ()
-        return _data(PlaceSerializer(below, many=True))
+        return _data(TreeNodeSerializer(below, many=True))
 
     @extend_schema_field(serializers.ListField(child=Text()))
     def get_teams(self, detail: QueueDetail) -> list[str]:
