@@ -2,8 +2,9 @@
 in which they are tried; output: one `Lack` per resource that is short. Pure.
 
 Invariants
-- A pod set goes to one flavor; the next one finds what it left. Of flavors that could ever hold it, the one that
-  lacks least counts (the first of equals); one that could never hold it is no way out, however much is free in it.
+- A pod set goes to one flavor for all resources that share their flavors (a flavor lies in one resource group); the next
+  pod set finds what it left. Of flavors that could ever hold it, the one counts that lacks the smallest part of what
+  is asked (the first of equals); one that could never hold it is no way out, however much is free in it.
 - `missing` is what must come free before it fits; it grows while the queue is over-used (`available` below 0).
 - `beyond`: by how much the work exceeds the highest ceiling, None where it could fit one day.
 - A resource that the queue does not offer at all has `offered` False, and all of it is missing.
@@ -59,17 +60,18 @@ def lacking(
     sums: dict[str, _Sum] = {}
     taken: dict[tuple[str, str], Decimal] = {}
     for asked in pod_sets:
+        groups: dict[tuple[str, ...], dict[str, Decimal]] = {}
         for resource, amount in asked.items():
             found = sums.setdefault(resource, _Sum())
             found.asked += amount
-            if amount <= 0:
-                continue
             choices = offers.get(resource, ())
-            if choices:
-                _lay(resource, amount, choices, taken, found)
-            elif every_resource_needs_quota:
+            if amount > 0 and choices:
+                groups.setdefault(tuple(offer.flavor for offer in choices), {})[resource] = amount
+            elif amount > 0 and every_resource_needs_quota:
                 found.missing += amount
                 found.offered = False
+        for flavors, wanted in groups.items():
+            _lay(flavors, wanted, offers, taken, sums)
     return tuple(
         Lack(resource, found.asked, found.missing, found.flavor, found.beyond, found.offered)
         for resource, found in sorted(sums.items())
@@ -78,31 +80,45 @@ def lacking(
 
 
 def _lay(
-    resource: str,
-    amount: Decimal,
-    choices: Sequence[Offer],
+    flavors: Sequence[str],
+    wanted: Mapping[str, Decimal],
+    offers: Mapping[str, Sequence[Offer]],
     taken: dict[tuple[str, str], Decimal],
-    found: _Sum,
+    sums: Mapping[str, _Sum],
 ) -> None:
-    """Put one pod set's total into the flavor that lacks least, and note what is short there."""
+    """Put what one pod set asks of one group into the flavor that lacks least, and note what is short there."""
+    places = {
+        flavor: {resource: offers[resource][index] for resource in wanted}
+        for index, flavor in enumerate(flavors)
+    }
 
-    def short(offer: Offer) -> Decimal:
-        return _short(amount + taken.get((resource, offer.flavor), ZERO), offer.available)
+    def held(resource: str, flavor: str) -> Decimal:
+        return taken.get((resource, flavor), ZERO)
 
-    def above(offer: Offer) -> Decimal:
-        return _short(amount + taken.get((resource, offer.flavor), ZERO), offer.ceiling)
+    def part(flavor: str, limit: str) -> Decimal:
+        """How much of what is asked is over a limit, at its worst resource; 0 when nothing is."""
+        return max(
+            _short(amount + held(resource, flavor), getattr(places[flavor][resource], limit)) / amount
+            for resource, amount in wanted.items()
+        )
 
-    reachable = [offer for offer in choices if not above(offer)]
-    best = min(reachable or choices, key=short)
-    missing = short(best)
-    if not reachable:
-        found.beyond = (found.beyond or ZERO) + min(above(offer) for offer in choices)
-    if missing and not found.missing:
-        found.flavor = best.flavor
-    # What an earlier pod set is short of is not short a second time.
-    already = _short(taken.get((resource, best.flavor), ZERO), best.available)
-    found.missing += missing - already
-    taken[resource, best.flavor] = taken.get((resource, best.flavor), ZERO) + amount
+    reachable = [flavor for flavor in flavors if not part(flavor, "ceiling")]
+    best = min(reachable or flavors, key=lambda flavor: part(flavor, "available"))
+    highest = best if reachable else min(flavors, key=lambda flavor: part(flavor, "ceiling"))
+    for resource, amount in wanted.items():
+        found, offer = sums[resource], places[best][resource]
+        before = held(resource, best)
+        # What an earlier pod set is short of is not short a second time.
+        missing = _short(amount + before, offer.available) - _short(before, offer.available)
+        if missing and not found.missing:
+            found.flavor = best
+        found.missing += missing
+        if not reachable:
+            ceiling, earlier = places[highest][resource].ceiling, held(resource, highest)
+            above = _short(amount + earlier, ceiling) - _short(earlier, ceiling)
+            if above:
+                found.beyond = (found.beyond or ZERO) + above
+        taken[resource, best] = before + amount
 
 
 def _short(wanted: Decimal, limit: Decimal | None) -> Decimal:

@@ -51,6 +51,10 @@ def gpus(*amounts: int) -> list[dict[str, D]]:
         ([500], [("h100", 0, 8), ("any", None, None)], None),
         # A quota of nothing that may borrow nothing: all is beyond.
         ([1], [("h100", 0, 0)], Lack(GPU, D(1), D(1), "h100", beyond=D(1))),
+        # Ceiling 8, 10 and then 3 more: beyond by 13 − 8 = 5; with 2 free, 11 must come free.
+        ([10, 3], [("h100", 2, 8)], Lack(GPU, D(13), D(11), "h100", beyond=D(5))),
+        # 4 fit into 8; 6 more are 2 beyond; 1 more is 1 beyond: 11 − 8 = 3.
+        ([4, 6, 1], [("h100", 8, 8)], Lack(GPU, D(11), D(3), "h100", beyond=D(3))),
         # Over-used by 5, nothing asked of it: nothing is short.
         ([0], [("h100", -5, 8)], None),
     ],
@@ -63,6 +67,14 @@ def test_each_resource_for_itself_and_only_what_is_short() -> None:
     free = offers(("h100", 8, 8)) | offers(("h100", 4, 100), resource="cpu")
     asked = [{GPU: D(8), "cpu": D(10)}]
     assert lacking(asked, free) == (Lack("cpu", D(10), D(6), "h100"),)
+
+
+def test_all_resources_of_a_group_go_to_one_flavor() -> None:
+    """A has the cards and no CPU, B the CPU and no cards: neither holds both. In A all 64 CPU are missing (all of them),
+    in B all 8 cards (all of them): equal, so the first."""
+    free = offers(("a", 8, 32), ("b", 0, 32)) | offers(("a", 0, 640), ("b", 64, 640), resource="cpu")
+    asked = [{GPU: D(8), "cpu": D(64)}]
+    assert lacking(asked, free) == (Lack("cpu", D(64), D(64), "a"),)
 
 
 def test_what_the_queue_does_not_offer() -> None:
