@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -29,6 +31,16 @@ from .access import CONTEXT, KUBECONFIG, derived
 
 KUEUE = "kueue.x-k8s.io"
 PRIORITY_CLASSES = ("v1beta2", "workloadpriorityclasses")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def turn(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Files that read the cluster run side by side; one that says ALONE waits for them, and they for it: what it creates
+    and removes would be there for one reading and not for the next."""
+    alone = getattr(request.module, "ALONE", False)
+    with (Path(tempfile.gettempdir()) / "gpu-portal-cluster-tests.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        yield
 
 
 @pytest.fixture(scope="session")

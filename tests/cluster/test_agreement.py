@@ -23,6 +23,7 @@ from .access import require_cluster
 
 require_cluster()
 pytestmark = pytest.mark.usefixtures("kueue")
+ALONE = True
 FEW = 12
 ALL = 112
 
