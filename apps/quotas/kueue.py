@@ -96,10 +96,13 @@ class KueueCluster:
         cells = list(self.tree.node(*key).cells)
         held = self.view.reserved.get(key, {})
         cells += sorted(cell for cell, amount in held.items() if cell not in cells and amount)
+        # Waiting work is counted on the first flavor that could ever hold any of it, else on the first.
         first: dict[str, str] = {}
-        for flavor, resource in cells:
-            if self.tree.lists(*key, (flavor, resource)):
-                first.setdefault(resource, flavor)
+        for flavor, resource in reversed([cell for cell in cells if self.tree.lists(*key, cell)]):
+            reachable = self.tree.potential_available(*key, (flavor, resource)) > 0
+            known = first.get(resource)
+            if reachable or known is None or self.tree.potential_available(*key, (known, resource)) <= 0:
+                first[resource] = flavor
         said = {
             (row["flavor"], row["resource"]): row for row in self._item(key).status.get("reservation") or ()
         }

@@ -51,11 +51,14 @@ WITH asked AS MATERIALIZED (
   FROM waiting
   WHERE queue <> '' AND (cluster_id, kind, queue) IN (
     SELECT cluster_id, kind, queue FROM waiting WHERE id = ANY(%(keys)s))
+), told AS (
+  SELECT r.id, r.position, r.local_position, q.position AS said, q.local_position AS said_local,
+    bool_and(q.position IS NOT NULL) OVER (PARTITION BY r.cluster_id, r.kind, r.queue) AS all_said
+  FROM ranked r LEFT JOIN observations_queueposition q ON r.kind = 'Workload' AND q.observed_at >= %(fresh)s
+    AND (q.cluster_id, q.cluster_queue, q.namespace, q.name) = (r.cluster_id, r.queue, r.namespace, r.name)
 )
-SELECT r.id, r.position, r.local_position, q.position + 1, q.local_position + 1
-FROM ranked r LEFT JOIN observations_queueposition q ON r.kind = 'Workload' AND q.observed_at >= %(fresh)s
-  AND (q.cluster_id, q.cluster_queue, q.namespace, q.name) = (r.cluster_id, r.queue, r.namespace, r.name)
-WHERE r.id = ANY(%(keys)s)
+SELECT id, position, local_position, CASE WHEN all_said THEN said + 1 END, CASE WHEN all_said THEN said_local + 1 END
+FROM told WHERE id = ANY(%(keys)s)
 """
 
 

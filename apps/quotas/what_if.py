@@ -4,7 +4,7 @@ Input: the clock, a cluster, checked changes, the teams of the reader (None: all
 Invariants
 - Only the cohort trees that the change touches are settled: no admission changes another tree.
 - The engine runs in the web process, so it is bounded: MOST_WORK pieces of work in these trees (else TooMuch), and
-  MOST_CYCLES cycles or MOST_SECONDS, after which the answer says that it was cut.
+  MOST_CYCLES cycles or MOST_SECONDS each for before and after, at whose end the answer says that it was cut.
 - A reader restricted to teams may name own queues and own work only (other names are unknown), is told of own work
   and queues by name and of everything else in sums per tree.
 """
@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from time import monotonic
 
 from apps.fleet.models import Cluster
 from apps.quotas.engine.model import Outcome, Situation, Work
@@ -26,6 +27,7 @@ from apps.quotas.what_if_diff import Comparison, compare, narrowed
 
 MOST_WORK = 20_000
 MOST_CYCLES = 20_000
+MOST_SECONDS = 5.0
 
 
 class TooMuch(Exception):
@@ -83,7 +85,8 @@ def what_if(
 
 
 def _settled(situation: Situation) -> Outcome:
-    return settle(situation, max_cycles=MOST_CYCLES)
+    until = monotonic() + MOST_SECONDS
+    return settle(situation, max_cycles=MOST_CYCLES, enough=lambda: monotonic() > until)
 
 
 def _gaps(scene: Scene, found: Comparison) -> tuple[str, ...]:

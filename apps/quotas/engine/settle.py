@@ -5,7 +5,7 @@ Input: a Situation; output: an Outcome. Trees are settled one after the other, s
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from apps.quotas.engine.model import Admitted, Outcome, Pending, Preempted, Reason, Situation
 from apps.quotas.engine.scheduler import Scheduler
@@ -14,10 +14,14 @@ from apps.quotas.tree import Key
 MAX_CYCLES = 100_000
 
 
-def settle(situation: Situation, *, max_cycles: int = MAX_CYCLES) -> Outcome:
-    """Runs cycles until nothing moves, `max_cycles` are over, or a tree is in a state that it was in before (work
-    preempts each other in turn): then `settled` is False."""
-    return _Run(situation, max_cycles).all_trees()
+def settle(
+    situation: Situation, *, max_cycles: int = MAX_CYCLES, enough: Callable[[], bool] = lambda: False
+) -> Outcome:
+    """Runs cycles until nothing moves, or `max_cycles` are over, `enough` says so before a cycle, or a tree is in a
+    state that it was in before (work preempts each other in turn): then `settled` is False."""
+    run = _Run(situation, max_cycles)
+    run.enough = enough
+    return run.all_trees()
 
 
 def settle_again(
@@ -51,6 +55,7 @@ class _Run:
         self.preempted: list[Preempted] = []
         self.cycles = 0
         self.ticking, self.linger = False, 0
+        self.enough: Callable[[], bool] = lambda: False
         self.settled = True
         self._release_drained()
 
@@ -72,7 +77,7 @@ class _Run:
         seen: set[frozenset[tuple[str, tuple[object, ...]]]] = set()
         going: list[tuple[str, int]] = []
         while True:
-            if self.cycles >= self.max_cycles:
+            if self.cycles >= self.max_cycles or self.enough():
                 self.settled = False
                 return
             self.cycles += 1

@@ -383,3 +383,11 @@ def test_a_run_that_is_cut_says_so() -> None:
     found = settle(situation([queue("q", 8)], [work("a", "q", 1), work("b", "q", 1)]), max_cycles=1)
     assert (found.settled, found.cycles) == (False, 1)
     assert found.pending["b"] == Pending("b", "NotEvaluated", found.pending["b"].reasons)
+
+
+def test_who_asks_can_end_a_run() -> None:
+    asked = iter([False, True])
+    found = settle(
+        situation([queue("q", 8)], [work("a", "q", 1), work("b", "q", 1)]), enough=lambda: next(asked, True)
+    )
+    assert (found.settled, list(found.admitted)) == (False, ["a"])
