@@ -16,6 +16,7 @@ from typing import Any, Literal
 import msgspec
 import yaml
 
+from apps.core.taints import KEEPS_AWAY, Toleration, tolerates
 from apps.fleet.registry import registry
 
 TABLE = Path(__file__).parent / "data" / "health.yaml"
@@ -116,27 +117,8 @@ class Verdict:
     evidence: str = ""
 
 
-Toleration = Mapping[str, Any]
-
-
-def tolerates(tolerations: Iterable[Toleration], taint: Mapping[str, Any]) -> bool:
-    """Kubernetes' rule: operator Exists (an empty key matches all) or Equal; an empty effect matches all."""
-    for toleration in tolerations:
-        effect, key = toleration.get("effect") or "", toleration.get("key") or ""
-        if effect and effect != taint.get("effect"):
-            continue
-        exists = toleration.get("operator") == "Exists"
-        if not key and exists:
-            return True
-        if key == taint.get("key") and (
-            exists or (toleration.get("value") or "") == (taint.get("value") or "")
-        ):
-            return True
-    return False
-
-
 def _blocking(taints: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    return [taint for taint in taints if taint.get("effect") in ("NoSchedule", "NoExecute")]
+    return [taint for taint in taints if taint.get("effect") in KEEPS_AWAY]
 
 
 def taint_text(taint: Mapping[str, Any]) -> str:

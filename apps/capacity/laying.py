@@ -22,12 +22,12 @@ from apps.capacity.health import (
     health_table,
     keeps_work_away,
     node_verdict,
-    tolerates,
 )
 from apps.capacity.reading import PODS, Flavor, LastOffered, NodeFacts, NodeKey
 from apps.capacity.reserves import Place, Rule, Taken, Usable, lay
 from apps.capacity.waterfall import Fall, Share, fall, keep_back, shares
 from apps.core.quantity import parse_quantity
+from apps.core.taints import tolerates
 from apps.fleet.dra import Adrift, NodeDevices
 from apps.fleet.inventory import Group, Unit, node_inventory, shape
 from apps.fleet.models import Cluster

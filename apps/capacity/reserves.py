@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from apps.core.gpu import short_model
-from apps.fleet.label_selector import Selector, SelectorError, parse_selector
+from apps.core.label_selector import Selector, SelectorError, parse_selector
 
 Place = tuple[str, int]
 """A group of a node: the node's uid, and its index among the node's groups."""

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from apps.capacity.patterns import searcher
-from apps.fleet.label_selector import expression_holds
+from apps.core.label_selector import all_hold
 
 JOB_SIZES = (1, 2, 4, 8, 16, 32, 64)
 HOSTNAME = "kubernetes.io/hostname"
@@ -241,7 +241,4 @@ def _matching(member: Mapping[str, Any], things: Mapping[str, Mapping[str, str]]
 
 def selects(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
     """Kubernetes' label selector in stored form: {match_labels, match_expressions: [{key, operator, values}]}."""
-    wanted: Mapping[str, str] = selector.get("match_labels") or {}
-    if any(labels.get(key) != value for key, value in wanted.items()):
-        return False
-    return all(expression_holds(item, labels) for item in selector.get("match_expressions") or ())
+    return all_hold(selector.get("match_labels"), selector.get("match_expressions"), labels)

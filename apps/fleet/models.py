@@ -15,7 +15,7 @@ from django.utils.translation import gettext_lazy as _
 
 from apps.accounts.models import Team
 from apps.core.gpu import MODE_LABELS
-from apps.fleet.label_selector import SelectorError, parse_selector
+from apps.core.label_selector import SelectorError, parse_selector
 
 
 class Cluster(models.Model):

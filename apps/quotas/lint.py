@@ -11,11 +11,10 @@ judged; the same facts give the same problems in the same order; amounts are Dec
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from decimal import Decimal
-from typing import Any
 
-from apps.fleet.label_selector import expression_holds
+from apps.core.label_selector import selects
 from apps.quotas.lint_model import Ask, Facts, Problem, QueueFacts, Thing, plain_text
 from apps.quotas.lint_volcano import volcano_problems
 from apps.quotas.tree import Cell, FlavorResource, Key, QuotaTree
@@ -75,7 +74,9 @@ def _never_admits(facts: Facts) -> Iterator[Problem]:
             yield Problem("never_admits", cause, objects, values=values)
         if said.selector is None:
             yield Problem("never_admits", "no_selector", (thing,))
-        elif facts.namespaces is not None and not _any_matches(said.selector, facts.namespaces.values()):
+        elif facts.namespaces is not None and not any(
+            selects(said.selector, labels) for labels in facts.namespaces.values()
+        ):
             yield Problem("never_admits", "no_namespace", (thing,))
         if name not in led_to:
             yield Problem("never_admits", "no_local_queue", (thing,))
@@ -98,17 +99,6 @@ def _missing(facts: Facts, name: str, said: QueueFacts) -> Iterator[tuple[str, l
             yield "check_inactive", inactive
     if all(facts.tree.potential_available("ClusterQueue", name, cell) <= 0 for cell in node.cells):
         yield "zero_ceiling", []
-
-
-def _any_matches(selector: Mapping[str, Any], namespaces: Iterable[Mapping[str, str]]) -> bool:
-    """A label selector as Kubernetes serves it; an empty one matches every namespace."""
-    equal: Mapping[str, str] = selector.get("matchLabels") or {}
-    expressions = selector.get("matchExpressions") or ()
-    return any(
-        all(labels.get(key) == value for key, value in equal.items())
-        and all(expression_holds(item, labels) for item in expressions)
-        for labels in namespaces
-    )
 
 
 def _nowhere(facts: Facts) -> Iterator[Problem]:

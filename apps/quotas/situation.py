@@ -17,7 +17,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from apps.fleet.label_selector import expression_holds
+from apps.core.label_selector import selects
 from apps.fleet.models import Cluster
 from apps.fleet.selectors import BindingIndex
 from apps.observations.models import Workload
@@ -275,12 +275,3 @@ class _WorkReader:
             )
             for (name, count), layer in zip(names, layers, strict=False)
         }
-
-
-def selects(selector: Mapping[str, Any] | None, labels: Mapping[str, str]) -> bool:
-    """Kubernetes' LabelSelector as an object; None selects nothing, {} everything."""
-    if selector is None:
-        return False
-    if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
-        return False
-    return all(expression_holds(term, labels) for term in selector.get("matchExpressions") or ())

@@ -13,25 +13,17 @@ from decimal import Decimal
 from typing import Any
 
 from apps.core.gpu import split_product
+from apps.core.label_selector import node_expression_holds
+from apps.core.taints import KEEPS_AWAY
 from apps.fleet.dra import cel
 from apps.fleet.dra.model import ClassObject, DeviceKey, DraDevice, Spec
 from apps.fleet.dra.names import Names
 from apps.fleet.dra.pools import PoolState
-from apps.fleet.label_selector import Operator, Requirement
 from apps.fleet.registry import first_label, registry
 from apps.fleet.vendors import Driver
 
 Labels = Mapping[str, str]
-BLOCKING = ("NoSchedule", "NoExecute")
 NOWHERE, SEVERAL = None, ""
-_OPERATORS: dict[str, Operator] = {
-    "In": "in",
-    "NotIn": "notin",
-    "Exists": "exists",
-    "DoesNotExist": "absent",
-    "Gt": "gt",
-    "Lt": "lt",
-}
 _NOT_IN_MODELS = re.compile(r"[^A-Za-z0-9_. -]")
 
 
@@ -48,7 +40,7 @@ class Reader:
     ) -> None:
         self._nodes, self._names = nodes, names
         self._classes = {found.name: found for found in classes}
-        self._rules = [rule for rule in rules if rule["selects"] and rule["taint"]["effect"] in BLOCKING]
+        self._rules = [rule for rule in rules if rule["selects"] and rule["taint"]["effect"] in KEEPS_AWAY]
         self.unregistered: Counter[str] = Counter()
 
     def devices(self, state: PoolState) -> Iterator[DraDevice]:
@@ -136,7 +128,7 @@ class Reader:
         )
 
     def _taints(self, state: PoolState, raw: Spec) -> str:
-        own = [taint for taint in raw["taints"] if taint["effect"] in BLOCKING]
+        own = [taint for taint in raw["taints"] if taint["effect"] in KEEPS_AWAY]
         ruled = [rule["taint"] for rule in self._rules if self._rule_selects(rule, state, raw)]
         return ", ".join(dict.fromkeys(_taint_text(taint) for taint in (*own, *ruled)))
 
@@ -181,13 +173,8 @@ def _selected(terms: Sequence[Spec], name: str, labels: Labels) -> bool:
         if not on_labels and not on_fields:
             continue
         fields = {"metadata.name": name}
-        if all(_holds(r, labels) for r in on_labels) and all(_holds(r, fields) for r in on_fields):
+        if all(node_expression_holds(r, labels) for r in on_labels) and all(
+            node_expression_holds(r, fields) for r in on_fields
+        ):
             return True
     return False
-
-
-def _holds(said: Spec, values: Labels) -> bool:
-    operator = _OPERATORS.get(said.get("operator", ""))
-    if operator is None:
-        return False
-    return Requirement(said.get("key", ""), operator, tuple(said.get("values") or ())).holds(values)

@@ -10,10 +10,11 @@ import pytest
 from django.utils import timezone
 
 from apps.accounts.models import Team
+from apps.core.label_selector import selects
 from apps.fleet.models import Cluster, TeamBinding
 from apps.observations.models import ClusterObject, Workload
 from apps.quotas.engine.model import Assigned, Flavor, Group, Policy
-from apps.quotas.situation import Scene, load_scene, selects
+from apps.quotas.situation import Scene, load_scene
 from apps.quotas.tree import Cell
 
 pytestmark = pytest.mark.django_db

@@ -2,7 +2,14 @@
 
 import pytest
 
-from apps.fleet.label_selector import Requirement, Selector, SelectorError, parse_selector
+from apps.core.label_selector import (
+    Requirement,
+    Selector,
+    SelectorError,
+    node_expression_holds,
+    parse_selector,
+    selects,
+)
 
 NODE = {"pool": "infer", "zone": "a", "nvidia.com/gpu.count": "8", "empty": ""}
 
@@ -89,3 +96,37 @@ def test_refuses(text: str, code: str) -> None:
 )
 def test_matches(text: str, expected: bool) -> None:
     assert parse_selector(text).matches(NODE) == expected
+
+
+@pytest.mark.parametrize(
+    ("operator", "values", "of_a_node", "of_a_label_selector"),
+    [
+        ("In", ["8", "9"], True, True),
+        ("In", [], False, False),
+        ("NotIn", ["8"], False, False),
+        ("NotIn", [], True, True),
+        ("Exists", [], True, True),
+        ("DoesNotExist", [], False, False),
+        ("Gt", ["7"], True, False),
+        ("Gt", ["8"], False, False),
+        ("Gt", ["many"], False, False),
+        ("Gt", [], False, False),
+        ("Lt", ["9"], True, False),
+        ("exists", [], False, False),
+        ("", [], False, False),
+    ],
+)
+def test_expressions_as_served(
+    operator: str, values: list[str], of_a_node: bool, of_a_label_selector: bool
+) -> None:
+    said = {"key": "nvidia.com/gpu.count", "operator": operator, "values": values}
+    assert node_expression_holds(said, NODE) == of_a_node
+    assert selects({"matchExpressions": [said]}, NODE) == of_a_label_selector
+
+
+def test_no_selector_selects_nothing_and_an_empty_one_everything() -> None:
+    assert not selects(None, NODE)
+    assert selects({}, NODE)
+    assert selects({}, {})
+    assert selects({"matchLabels": {"pool": "infer"}}, NODE)
+    assert not selects({"matchLabels": {"pool": "infer", "zone": "b"}}, NODE)

@@ -1,4 +1,4 @@
-"""Kubernetes label selectors as text: `pool=infer,zone in (a,b),!spot`. Pure.
+"""Kubernetes label selectors, as text (`pool=infer,zone in (a,b),!spot`) and as objects. Pure.
 
 Input: the text as `kubectl -l` takes it; output: a `Selector` that says whether labels match. Invariants, as in
 Kubernetes: all requirements have to hold; `!=` and `notin` also match where the label is missing; an empty text
@@ -8,7 +8,7 @@ matches everything.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -121,11 +121,35 @@ _OPERATORS: Mapping[str, Operator] = {
     "Exists": "exists",
     "DoesNotExist": "absent",
 }
+_NODE_OPERATORS: Mapping[str, Operator] = {**_OPERATORS, "Gt": "gt", "Lt": "lt"}
 
 
-def expression_holds(item: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    """One of a LabelSelector object's expressions: {key, operator, values}. An operator that Kubernetes does not have
-    here selects nothing."""
-    operator = _OPERATORS.get(str(item.get("operator")))
+def selects(selector: Mapping[str, Any] | None, labels: Mapping[str, str]) -> bool:
+    """A LabelSelector object as served; None selects nothing, {} everything."""
+    if selector is None:
+        return False
+    return all_hold(selector.get("matchLabels"), selector.get("matchExpressions"), labels)
+
+
+def all_hold(
+    equal: Mapping[str, str] | None,
+    expressions: Iterable[Mapping[str, Any]] | None,
+    labels: Mapping[str, str],
+) -> bool:
+    """The two halves of a LabelSelector object. An operator that Kubernetes does not have there selects nothing."""
+    return all(labels.get(key) == value for key, value in (equal or {}).items()) and all(
+        _holds(item, labels, _OPERATORS) for item in expressions or ()
+    )
+
+
+def node_expression_holds(item: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    """One expression of a node selector's term, which also knows Gt and Lt."""
+    return _holds(item, labels, _NODE_OPERATORS)
+
+
+def _holds(item: Mapping[str, Any], labels: Mapping[str, str], operators: Mapping[str, Operator]) -> bool:
+    operator = operators.get(str(item.get("operator")))
     values = tuple(str(value) for value in item.get("values") or ())
+    if operator in ("gt", "lt") and not (values and re.fullmatch(r"-?\d+", values[0])):
+        return False
     return operator is not None and Requirement(str(item.get("key")), operator, values).holds(labels)
