@@ -7,11 +7,11 @@ quota and waits for checks or pods lacks none, has no position, and comes before
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, overload
+from typing import Any
 
 from apps.admissions.pending import Pending
 from apps.admissions.selectors import WaitingList, WaitingRow
@@ -80,14 +80,14 @@ def standings(
     }
 
 
-class QueuedList(Sequence[WaitingRow]):
+class QueuedList(WaitingList):
     """A `WaitingList` by cluster, queue and position; its rows know `position` and `lacking`."""
 
     def __init__(self, waiting: WaitingList, *, now: datetime, offers: Offers) -> None:
         self._offers = offers
         keys = [item.key for item in waiting.found if item.kind != "Pod" and item.state == PENDING]
         self._positions = positions(now=now, keys=keys)
-        self._waiting = WaitingList(sorted(waiting.found, key=self._order), now=now)
+        super().__init__(sorted(waiting.found, key=self._order), now=now)
 
     def _order(self, item: Pending) -> tuple[Any, ...]:
         found = self._position(item)
@@ -96,29 +96,9 @@ class QueuedList(Sequence[WaitingRow]):
     def _position(self, item: Pending) -> Position | None:
         return self._positions.get(item.key) if item.kind != "Pod" else None
 
-    def __len__(self) -> int:
-        return len(self._waiting)
-
-    @overload
-    def __getitem__(self, index: int) -> WaitingRow: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[WaitingRow]: ...
-    def __getitem__(self, index: int | slice) -> WaitingRow | list[WaitingRow]:
-        if isinstance(index, slice):
-            return self._rows(index)
-        return self._rows(slice(index, index + 1 or None))[0]
-
-    def __iter__(self) -> Iterator[WaitingRow]:
-        for start in range(0, len(self), 1000):
-            yield from self._rows(slice(start, start + 1000))
-
-    def _rows(self, part: slice) -> list[WaitingRow]:
-        rows = self._waiting[part]
-        keys = {
-            (item.cluster_id, item.kind, item.namespace, item.name): item
-            for item in self._waiting.found[part]
-        }
-        wanted = [item.key for item in keys.values() if item.kind != "Pod" and item.state == PENDING]
+    def _rows(self, part: Sequence[Pending]) -> list[WaitingRow]:
+        of = {(item.cluster_id, item.kind, item.namespace, item.name): item for item in part}
+        wanted = [item.key for item in part if item.kind != "Pod" and item.state == PENDING]
         asked = {
             key: (pod_sets, requests)
             for key, pod_sets, requests in Workload.objects.filter(pk__in=wanted).values_list(
@@ -126,9 +106,8 @@ class QueuedList(Sequence[WaitingRow]):
             )
         }
         made = []
-        for row in rows:
-            item = keys[row.cluster_id, row.kind, row.namespace, row.name]
-            short = None
+        for row in super()._rows(part):  # fewer, where work has gone since
+            item, short = of[row.cluster_id, row.kind, row.namespace, row.name], None
             if item.key in asked and item.kind != "Pod":
                 queue = queue_key(row.cluster_id, row.kind, row.queue)
                 short = lacks(row.kind, *asked[item.key], self._offers.get(queue))

@@ -102,7 +102,10 @@ class ReasonCount:
 
 
 class WaitingList(Sequence[WaitingRow]):
-    """Waiting work as a sequence: its length is known, the wide rows are read for the slice that is shown."""
+    """Waiting work as a sequence: its length is known, the wide rows are read for the slice that is shown.
+
+    A kind of list whose rows know more overrides `_rows`.
+    """
 
     def __init__(self, found: Sequence[Pending], *, now: datetime) -> None:
         self.found = found
@@ -117,13 +120,17 @@ class WaitingList(Sequence[WaitingRow]):
     def __getitem__(self, index: slice) -> list[WaitingRow]: ...
     def __getitem__(self, index: int | slice) -> WaitingRow | list[WaitingRow]:
         if isinstance(index, slice):
-            return _wide_rows(self.found[index], now=self._now)
-        return _wide_rows([self.found[index]], now=self._now)[0]
+            return self._rows(self.found[index])
+        return self._rows([self.found[index]])[0]
 
     def __iter__(self) -> Iterator[WaitingRow]:
         """In blocks, for exports."""
         for start in range(0, len(self.found), 1000):
             yield from self[start : start + 1000]
+
+    def _rows(self, part: Sequence[Pending]) -> list[WaitingRow]:
+        """One row for each piece of work, in its order."""
+        return _wide_rows(part, now=self._now)
 
 
 def _found(*, now: datetime, team_ids: Collection[int] | None, criteria: Criteria | None) -> list[Pending]:
