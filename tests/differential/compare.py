@@ -125,8 +125,8 @@ def _compare_wave(
     into.made += found.made
     if not found.differ:
         return
-    explained = _explained_by_order(setup, wave, here, where, aside, found.differ)
     unseen = _unseen_queues(setup, wave, where[1])
+    explained = _explained_by_order(setup, wave, here, where, aside, unseen, found.differ)
     other_reasons = {one.about for one in found.differ if one.what == "reason"}
     queues = {work.name: queue for work in setup.work for queue in setup.queues if queue.name == work.queue}
     for one in found.differ:
@@ -180,6 +180,7 @@ def _explained_by_order(
     here: Situation,
     where: tuple[str, int],
     aside: set[str] | None,
+    unseen: set[str],
     differ: list[Disagreement],
 ) -> dict[tuple[str, str], str]:
     """By (what, about) of those that differ: why, where some order of equals, and some time for work to come back and for
@@ -188,7 +189,6 @@ def _explained_by_order(
     all setups at once, so that it may take a second."""
     left = {(one.what, one.about) for one in differ}
     explained: dict[tuple[str, str], str] = {}
-    unseen = _unseen_queues(setup, wave, where[1])
     if unseen:
         queues = tuple(replace(q, inactive="unseen") if q.name in unseen else q for q in here.queues)
         here = replace(here, queues=queues)

@@ -41,7 +41,7 @@ def held_by(assigned: Mapping[str, Assigned]) -> dict[FlavorResource, Decimal]:
 
 @dataclass(slots=True)
 class Books:
-    """`generation`: by queue, how often quota was given back or changed there: what was tried before counts no more.
+    """`generation`: by queue, how often quota was given back there: what was tried before counts no more.
     `equals`: by queue, who comes first of heads that are equal in all that orders them; Kueue leaves that open, here it
     is the uid unless something is said."""
 
@@ -70,26 +70,6 @@ class Books:
             if work.holds is not None and work.queue in queues:
                 books.hold(work, work.holds, work.reserved_at)
         return books
-
-    def with_queue(self, queue: Queue) -> Books:
-        """The same work with one queue's spec replaced; what was tried in it before counts no more."""
-        queues = {**self.queues, queue.name: queue}
-        cohorts = [self.tree.node(*key) for key in self.tree if key[0] == "Cohort"]
-        made = Books(
-            queues,
-            self.flavors,
-            QuotaTree([*(each.node for each in queues.values()), *cohorts]),
-            self.fair,
-            self.fair_strategies,
-            self.now,
-            self.equals,
-            generation={name: generation + 1 for name, generation in self.generation.items()},
-        )
-        made.holders = {name: {} for name in queues}
-        for holder in self.by_uid.values():
-            again = made.hold(holder.work, holder.assigned, holder.reserved_at)
-            again.evicted = holder.evicted
-        return made
 
     # ---- holding ------------------------------------------------------------------------------------------
 

@@ -1,5 +1,5 @@
-"""Kueue's scheduler, one cycle after the other. Input: a Situation, and events afterwards (`add`, `remove`, `release`,
-`replace_queue`); output of a cycle: `Decision`s. Pure; knows no clock but `now`, which the caller may move.
+"""Kueue's scheduler, one cycle after the other. Input: a Situation, and events afterwards (`add`, `remove`, `release`);
+output of a cycle: `Decision`s. Pure; knows no clock but `now`, which the caller may move.
 
 A cycle looks at the head of every queue of the trees in which something may happen: each head's flavors are searched
 in the state before the cycle, then the heads are taken in order (classic: within nominal quota first, then priority,
@@ -28,7 +28,6 @@ from apps.quotas.engine.model import (
     Group,
     Pending,
     Preempted,
-    Queue,
     Reason,
     Refused,
     Situation,
@@ -136,13 +135,6 @@ class Scheduler:
         self._retry(work.queue)
         self.add(work)
 
-    def replace_queue(self, queue: Queue) -> None:
-        """A queue's spec was edited: everything in its old and its new tree is tried again."""
-        self._retry(queue.name)
-        self.books = self.books.with_queue(queue)
-        self.lines[queue.name].strict = queue.policy.strategy == "StrictFIFO"
-        self._retry(queue.name)
-
     def set_aside(self, uids: Collection[str] | None = None) -> None:
         """As if this work (None: all of it) had been looked at in vain; a strict queue's stays in line."""
         for name, line in self.lines.items():
@@ -179,10 +171,6 @@ class Scheduler:
             self._seen.pop(root, None)
 
     # ---- a cycle ------------------------------------------------------------------------------------------
-
-    @property
-    def at_rest(self) -> bool:
-        return not self._restless
 
     def is_restless(self, root: Key) -> bool:
         """Whether another cycle of the tree may bring something new."""
