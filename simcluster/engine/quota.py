@@ -115,6 +115,12 @@ class Quota:
             kind = "Cohort"
         return "/" + "/".join(reversed(names))
 
+    def waiting_order(self, queue: str) -> list[Job]:
+        """The work that waits in a ClusterQueue, heads first: who made others give way, then more urgent, then queued
+        earlier. Work whose LocalQueue is missing stands in no queue."""
+        waiting = self.queues[queue].pending.values()
+        return sorted(waiting, key=lambda job: (not job.wanted, -job.priority, job.queued, job.number))
+
     def hold(self, job: Job, flavors: dict[str, str]) -> None:
         """Give a job its quota."""
         queue = self.queues[job.queue]
