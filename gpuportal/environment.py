@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 T = TypeVar("T")
+_OBJECT_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?/[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
 
 
 class BadSetting(Exception):
@@ -105,6 +106,17 @@ class Environment:
                 raise ValueError from error
 
         return self._parse(name, default, parse, "a time zone such as Asia/Shanghai")
+
+    def object_name(self, name: str, default: str) -> tuple[str, str]:
+        """(namespace, name) of an object of Kubernetes."""
+
+        def parse(value: str) -> tuple[str, str]:
+            if not _OBJECT_NAME.fullmatch(value):
+                raise ValueError
+            namespace, _, found = value.partition("/")
+            return namespace, found
+
+        return self._parse(name, parse(default), parse, "namespace/name of an object")
 
     def choice(self, name: str, default: str, options: set[str]) -> str:
         def parse(value: str) -> str:

@@ -40,6 +40,10 @@ try:
     TRANSITION_RETENTION_DAYS = env.integer("PORTAL_TRANSITION_RETENTION_DAYS", 400, low=1, high=3650)
     RUN_RETENTION_DAYS = env.integer("PORTAL_RUN_RETENTION_DAYS", 14, low=1, high=3650)
     GONE_RETENTION_DAYS = env.integer("PORTAL_GONE_RETENTION_DAYS", 30, low=1, high=3650)
+    # The ConfigMap of Volcano's scheduler, in every cluster that has one.
+    VOLCANO_CONFIGMAP = env.object_name(
+        "PORTAL_VOLCANO_CONFIGMAP", "volcano-system/volcano-scheduler-configmap"
+    )
     if not DATABASE_URL:
         raise BadSetting(
             "DATABASE_URL: not set; ./portal sets it for the embedded server, otherwise give "

@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from worker.parsers.kinds import KINDS
+from worker.parsers.volcano_conf import VOLCANO_SCHEDULER
 
 ROOT = Path(__file__).resolve().parents[2]
 OPERATING = (ROOT / "docs" / "operating.md").read_text()
@@ -96,6 +97,12 @@ def test_the_cluster_role_reads_exactly_the_kinds_that_are_collected() -> None:
         if rule["apiGroups"] == ["visibility.kueue.x-k8s.io"]:
             assert rule["resources"] == ["clusterqueues/pendingworkloads"]
             assert rule["verbs"] == ["get"]
+            continue
+        if rule["resources"] == [VOLCANO_SCHEDULER.plural]:
+            # of config maps the one that is collected, and never a list of them
+            default = row_of("PORTAL_VOLCANO_CONFIGMAP")[1].strip("`")
+            names = {"resourceNames": [default.partition("/")[2]], "verbs": ["get"]}
+            assert rule == {"apiGroups": [""], "resources": ["configmaps"], **names}
             continue
         assert rule["verbs"] == ["get", "list", "watch"]
         assert rule.keys() == {"apiGroups", "resources", "verbs"}

@@ -101,3 +101,11 @@ def test_words_are_split_and_trimmed() -> None:
 def test_integer_says_its_range() -> None:
     with pytest.raises(BadSetting, match="N: '10' is not a whole number from 1 to 9"):
         Environment({"N": "10"}).integer("N", 1, low=1, high=9)
+
+
+def test_an_object_is_named_with_its_namespace() -> None:
+    assert Environment({}).object_name("X", "a/b") == ("a", "b")
+    assert Environment({"X": "volcano/my.conf-2"}).object_name("X", "a/b") == ("volcano", "my.conf-2")
+    for bad in ("b", "a/b/c", "/b", "a/", "A/b", "a/-b", "a.b/c"):
+        with pytest.raises(BadSetting, match="X: .* is not namespace/name"):
+            Environment({"X": bad}).object_name("X", "a/b")

@@ -18,7 +18,16 @@ from django.db import DataError, IntegrityError, transaction
 
 from apps.observations.models import ErrorKind, Outcome, Presence
 from apps.observations.services import RunResult, Written
-from worker.clients.errors import BAD_CONFIG, THROTTLED, TIMEOUT, UNAUTHORIZED, UNREACHABLE, ClientError
+from worker.clients.errors import (
+    BAD_CONFIG,
+    FORBIDDEN,
+    NOT_FOUND,
+    THROTTLED,
+    TIMEOUT,
+    UNAUTHORIZED,
+    UNREACHABLE,
+    ClientError,
+)
 from worker.clients.kube import KubeClient
 from worker.parsers.kinds import Kind
 
@@ -172,6 +181,27 @@ class Puller:
         report.bytes_read = self.client.bytes_read - read_before
         report.clock_skew_seconds = self.client.clock_skew_seconds
         return report
+
+    def pull_object(self, kind: Kind, path: str, *, what: str) -> None:
+        """Read one object by its name, after `pull`. That it is not there, or not for us to read, is no fault: then
+        a remark says that `what` is not known."""
+        read_before = self.client.bytes_read
+        pull = self._kind_pull(Plan(kind, list(kind.versions)))
+        pull.error = self._stopped()
+        if pull.error is None:
+            self._guard(pull, lambda: pull.read_object(self.client, path), cursor=None)
+        if pull.error is not None and pull.error.kind in (NOT_FOUND, FORBIDDEN):
+            self.report.remarks.append(f"{what}: not known: {pull.error.message}")
+            pull.error = None
+            pull.forget_object()
+        self.report.add(pull)
+        self.report.bytes_read += self.client.bytes_read - read_before
+
+    def forget_object(self, kind: Kind) -> None:
+        """The source that it belongs to is not installed."""
+        pull = self._kind_pull(Plan(kind, list(kind.versions)))
+        pull.forget_object()
+        self.report.add(pull)
 
     def _kind_pull(self, plan: Plan) -> KindPull:
         return KindPull(

@@ -27,6 +27,7 @@ from apps.observations.services import (
     Staging,
     Target,
     Written,
+    apply_list,
     is_first,
     mark_gone,
     merge_list,
@@ -282,6 +283,37 @@ class KindPull:
                 kept=self.bad,
                 record_new=not first,
             )
+
+    # ------------------------------------------------------------------ one object
+    def read_object(self, client: KubeClient, path: str) -> None:
+        """One object, asked for by its name, is all there is of the kind. While it is the version that was read last,
+        nothing is written."""
+        found = decode_watch(self.kind, self.version, b'{"type":"ADDED","object":%b}' % client.get(path))
+        if found.type == "ERROR":
+            raise ClientError(BAD_BODY, f"{path}: the answer is no object: {found.message}", status=200)
+        cursor = {"resource_version": found.resource_version, "path": path, "listed_at": self.now.isoformat()}
+        if found.resource_version and all(self.was.get(k) == cursor[k] for k in ("resource_version", "path")):
+            return
+        self.seen += 1
+        row = watch_row(self.kind, found)
+        if isinstance(row, Bad):
+            self._set_aside(row)
+        self._all_there_is([] if isinstance(row, Bad) else [row])
+        self.cursor = cursor
+
+    def forget_object(self) -> None:
+        """It is not there, or not for us to read: what was read of it is not known any more."""
+        if "listed_at" in self.was:
+            self._all_there_is([])
+        self.cursor = {"absent_at": self.now.isoformat()}
+
+    def _all_there_is(self, rows: list[Row]) -> None:
+        written, rejected = apply_list(
+            cluster_id=self.cluster_id, target=target_of(self.kind), rows=rows, now=self.now, kept=self.bad
+        )
+        self.written += written
+        self._refused(rejected)
+        self._note_quarantine()
 
     def _note_quarantine(self) -> None:
         if self.quarantined:

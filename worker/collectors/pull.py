@@ -47,9 +47,9 @@ def client_of(context: PullContext) -> KubeClient:
     )
 
 
-def pull_kinds(context: PullContext, kinds: Sequence[Kind]) -> PullReport:
-    """Read these kinds from the cluster's API. Raises ClientError when it does not answer at all."""
-    puller = Puller(
+def puller_of(context: PullContext) -> Puller:
+    """What reads this source of this cluster."""
+    return Puller(
         cluster_id=context.cluster.pk,
         source=context.source,
         client=client_of(context),
@@ -59,4 +59,8 @@ def pull_kinds(context: PullContext, kinds: Sequence[Kind]) -> PullReport:
         watch_seconds=max(1, min(5, int(context.seconds / 4))),
         deadline=time.monotonic() + context.seconds * 0.8,
     )
-    return puller.pull(kinds)
+
+
+def pull_kinds(context: PullContext, kinds: Sequence[Kind]) -> PullReport:
+    """Read these kinds from the cluster's API. Raises ClientError when it does not answer at all."""
+    return puller_of(context).pull(kinds)

@@ -87,7 +87,9 @@ class MiniCluster:
         if plural in self.faults:
             self.faults[plural](handler)
             return
-        if route.startswith("/apis/"):
+        if "/configmaps/" in route:
+            self.one(handler, "configmaps", plural)
+        elif route.startswith("/apis/"):
             group, *rest = route.removeprefix("/apis/").split("/")
             versions = self.groups.get(group)
             if versions is None:
@@ -109,6 +111,14 @@ class MiniCluster:
             self.watch(handler, plural)
         else:
             self.list(handler, plural)
+
+    def one(self, handler: Handler, plural: str, name: str) -> None:
+        """One object by its name."""
+        for item in self.items.get(plural, {}).values():
+            if item["metadata"]["name"] == name:
+                self.reply(handler, item)
+                return
+        self.refuse(handler, 404, f'{plural} "{name}" not found')
 
     def list(self, handler: Handler, plural: str) -> None:
         items = list(self.items.get(plural, {}).values())
