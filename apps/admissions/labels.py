@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from django.utils.functional import Promise
-from django.utils.translation import gettext
+from django.utils.translation import get_language, gettext
 from django.utils.translation import gettext_lazy as _
 
-from apps.admissions.classifier import Part, Verdict
+from apps.admissions.classifier import Part, Verdict, rule_book
 from apps.core.quantity import plain
 
 # The key of work for which the cluster gave no reason token.
@@ -63,25 +63,6 @@ RULE_SENTENCES: dict[str, Promise] = {
     "node-unschedulable": _("%(nodes)s nodes are cordoned"),
 }
 
-NEXT_STEPS: dict[str, Promise] = {
-    "wait-quota": _("Wait for running work to end, or ask for more quota."),
-    "over-ceiling": _("Ask for less, or for a higher quota: at this size it never starts."),
-    "fix-selector": _(
-        "Correct the node selector, affinity or tolerations, or choose a queue with this model."
-    ),
-    "fix-resource": _("Choose a queue that offers this resource."),
-    "fix-topology": _("Ask for a looser topology, or for fewer pods per domain."),
-    "fix-configuration": _("Correct the name or setting in the message; a platform admin may have to."),
-    "wait-devices": _("Wait until devices are free; look at the pool's nodes in capacity."),
-    "scale-up": _("A platform admin should look at the autoscaler and its node groups."),
-    "check-device": _("A platform admin should look at the node's device plugin and health."),
-    "check-startup": _("Look at the pods' own events and logs: image, start-up command, probes."),
-    "ask-owner": _("It is held on purpose: ask who stopped, gated or deactivated it."),
-    "ask-check": _("Ask the owner of the admission check."),
-    "wait": _("Nothing to do: it is tried again by itself."),
-    "read-message": _("Read the message; no rule knows it yet."),
-}
-
 
 def cause_label(cause: str) -> str:
     return str(CAUSE_LABELS.get(cause, cause))
@@ -97,7 +78,9 @@ def layer_label(layer: str) -> str:
 
 
 def next_step(verdict: Verdict) -> str:
-    return str(NEXT_STEPS[verdict.next_step])
+    """What the reader can do now, in the reader's language, else in English."""
+    texts = rule_book().next_steps[verdict.next_step]
+    return texts.get((get_language() or "").lower(), texts["en"])
 
 
 def part_sentence(part: Part) -> str:

@@ -11,12 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apps.admissions.classifier import RULES_FILE, Check, RuleBook, classify, rule_book, split
+from apps.admissions.classifier import Check, classify, rule_book, split
 from apps.admissions.labels import (
     CAUSE_LABELS,
     CAUSE_MEANINGS,
     LAYER_LABELS,
-    NEXT_STEPS,
     RULE_SENTENCES,
     next_step,
     part_sentence,
@@ -415,15 +414,12 @@ def test_sentences_are_filled_with_the_numbers() -> None:
 
 def test_the_rules_are_complete() -> None:
     book = rule_book()
-    assert book.version == 1
+    assert book.version == 2
     for rule in book.rules.values():
         assert rule.cause in CAUSE_LABELS, rule.id
         assert rule.layer in LAYER_LABELS, rule.id
-        assert rule.next_step in NEXT_STEPS, rule.id
     assert set(CAUSE_MEANINGS) == set(CAUSE_LABELS)
     assert set(RULE_SENTENCES) <= set(book.rules)
-    ids = [line.split()[2] for line in RULES_FILE.read_text().splitlines() if line.startswith("- id:")]
-    assert len(ids) == len(set(ids)) == len(book.rules)
 
 
 @settings(max_examples=150, deadline=None)
@@ -466,8 +462,7 @@ def test_no_text_raises(pieces: list[str], state: str) -> None:
 def test_time_grows_linearly(piece: str) -> None:
     def seconds(length: int) -> float:
         text = (piece * (length // len(piece) + 1))[:length]
-        book = RuleBook()
-        assert book.rules
+        assert rule_book().rules
         best = float("inf")
         for _ in range(3):
             start = time.perf_counter()
