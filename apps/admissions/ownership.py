@@ -77,6 +77,22 @@ def owner_params(
     with connection.cursor() as cursor:
         cursor.execute(_KEYS, [ids, end, start, list(states)])
         keys: list[Key] = cursor.fetchall()
+    return owner_params_of(
+        keys, cluster_ids=ids, start=start, end=end, team_ids=team_ids, only_unbound=only_unbound
+    )
+
+
+def owner_params_of(
+    keys: Collection[Key],
+    *,
+    cluster_ids: Collection[int],
+    start: datetime,
+    end: datetime,
+    team_ids: Collection[int] | None = None,
+    only_unbound: bool = False,
+) -> dict[str, Any]:
+    """The same for keys that the caller has."""
+    ids = list(cluster_ids)
     pieces = ownership_pieces(start=start, end=end, clusters=ids)
     rows = [row for key in keys for row in _stretches(key, pieces)]
     if team_ids is not None:

@@ -10,6 +10,7 @@ Invariants
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -30,7 +31,7 @@ HOLDING_STATES = ("reserved", "admitted")
 ROLLUP = "usage_hours"
 REACH = "usage_reach"
 REDO_AT_MOST = timedelta(days=7)
-_SOURCE_OF_KIND = {"Workload": Source.KUEUE, "PodGroup": Source.VOLCANO}
+_SOURCE_OF_KIND: Mapping[str, str] = {"Workload": Source.KUEUE, "PodGroup": Source.VOLCANO}
 
 _ROLLUP = f"""
 INSERT INTO usage_usagehour (cluster_id, team_id, queue, flavor, resource, hour,
@@ -73,7 +74,7 @@ def rollup_hours(*, cluster: Cluster, now: datetime) -> RollupResult:
     first = StateSpan.objects.filter(cluster=cluster).order_by("started_at").values_list("started_at").first()
     if first is None:
         return RollupResult(None, None, 0)
-    observed = _observed_until(cluster=cluster, now=now)
+    observed = observed_until(cluster=cluster, now=now)
     until = max(observed.values())
     done_until = floor_hour(max(min(observed.values()), now - REDO_AT_MOST))
     with transaction.atomic():
@@ -92,15 +93,17 @@ def rollup_hours(*, cluster: Cluster, now: datetime) -> RollupResult:
     return RollupResult(start, until, rows)
 
 
-def _observed_until(*, cluster: Cluster, now: datetime) -> dict[str, datetime]:
-    """How far the spans of each kind are known: the last good pull of their source, never beyond now. A source
+def observed_until(
+    *, cluster: Cluster, now: datetime, sources: Mapping[str, str] = _SOURCE_OF_KIND
+) -> dict[str, datetime]:
+    """How far the facts of each kind are known: the last good pull of their source, never beyond now. A source
     that is absent or without a state (imported history) holds nothing back."""
     pulls = dict(
         SourceState.objects.filter(cluster=cluster, last_ok_at__isnull=False)
         .exclude(presence=Presence.ABSENT)
         .values_list("source", "last_ok_at")
     )
-    return {kind: min(now, pulls.get(source) or now) for kind, source in _SOURCE_OF_KIND.items()}
+    return {kind: min(now, pulls.get(source) or now) for kind, source in sources.items()}
 
 
 def _compute(*, cluster: Cluster, start: datetime, until: datetime, observed: dict[str, datetime]) -> int:
