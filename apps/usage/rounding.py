@@ -14,7 +14,7 @@ _DIGITS = 3
 
 def rounded_seconds(seconds: Decimal) -> int:
     """Half up. `seconds` is not negative."""
-    unit = 10 ** max(0, len(str(int(seconds))) - _DIGITS)
+    unit: int = 10 ** max(0, len(str(int(seconds))) - _DIGITS)
     return int(seconds / unit + Decimal("0.5")) * unit
 
 

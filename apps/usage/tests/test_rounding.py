@@ -54,7 +54,7 @@ def test_the_database_rounds_alike() -> None:
     values = [D(n) / D(8) for n in range(0, 90_000, 7)] + [D(n) for n in range(999_000, 1_001_000, 37)]
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT {rounded_sql('s')} FROM unnest(%s::numeric[]) WITH ORDINALITY AS t(s, n) ORDER BY n",
+            f"SELECT {rounded_sql('s')} FROM unnest(%s::numeric[]) WITH ORDINALITY t(s, n) ORDER BY n",  # noqa: S608
             [values],
         )
         assert [row[0] for row in cursor.fetchall()] == [rounded_seconds(value) for value in values]

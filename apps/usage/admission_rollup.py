@@ -1,0 +1,196 @@
+"""The rollup of waiting work: why it was blocked, how long it waited, what became of it, per hour. Idempotent.
+
+Input: the life of work (apps.admissions.life_relation); output: rows of BlockHour, WaitHour and OutcomeHour.
+
+Invariants
+- An hour's rows are what the life of work says, whoever computes them and how often: a run locks the watermark, deletes
+  hours and computes them anew in one transaction per chunk, and only then moves the mark. Hours that were begun and not
+  finished are begun again by the next run.
+- Spans that come late (after their hour was done) take the mark back to their hour, at most REDO_AT_MOST.
+- Nothing lasts beyond the last good pull of its source; the hours of an outage are done again when it is back.
+- Rows of days and weeks are sums of the rows of hours, made in the same transaction.
+- Each stretch and each happening is its owner's at that time; a wait is the owner's when it began.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from django.db import connection, transaction
+
+from apps.admissions.blocks import block_params
+from apps.admissions.life_relation import life_params
+from apps.admissions.ownership import owner_params_of
+from apps.admissions.rulebook import rule_book
+from apps.core.windows import floor_hour
+from apps.fleet.models import Cluster
+from apps.fleet.registry import is_device
+from apps.observations.models import Pod, Source, StateSpan
+from apps.usage import admission_sql as sql
+from apps.usage.admission_reading import LENGTHS, REACH, ROLLUP, SINCE, floor_step
+from apps.usage.models import BlockHour, OutcomeHour, Step, WaitHour, Watermark
+from apps.usage.services import REDO_AT_MOST, observed_until
+
+# Hours that are computed, and can be lost, at once.
+CHUNK = timedelta(days=7)
+_SOURCES = {"Workload": Source.KUEUE, "PodGroup": Source.VOLCANO, "Pod": Source.PODS}
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionRollup:
+    """Hours from `from_hour` up to `until` were computed anew; None where nothing was observed yet."""
+
+    from_hour: datetime | None
+    until: datetime | None
+    rows: int
+
+
+def rollup_admissions(*, cluster: Cluster, now: datetime) -> AdmissionRollup:
+    """Compute the hours since the watermark, the unfinished one included, and those that something came late for."""
+    first = first_observed(cluster)
+    if first is None:
+        return AdmissionRollup(None, None, 0)
+    observed = observed_until(cluster=cluster, now=now, sources=_SOURCES)
+    until, done_until = max(observed.values()), floor_hour(max(min(observed.values()), now - REDO_AT_MOST))
+    newest = (
+        StateSpan.objects.filter(cluster=cluster).order_by("-pk").values_list("pk", flat=True).first() or 0
+    )
+    start = _begin(cluster, first=first, until=until, now=now)
+    rows = 0
+    for low, high in chunks(start, until):
+        with transaction.atomic():
+            mark = Watermark.objects.select_for_update().get(cluster=cluster, rollup=ROLLUP)
+            rows += compute_hours(cluster=cluster, start=low, end=high, now=now)
+            if mark.done_until >= low:
+                mark.done_until = max(mark.done_until, min(high, done_until))
+            if high == until:
+                mark.started_until, mark.seen_id = None, newest
+            mark.save()
+            Watermark.objects.update_or_create(cluster=cluster, rollup=REACH, defaults={"done_until": high})
+    return AdmissionRollup(start, max(until, start), rows)
+
+
+def first_observed(cluster: Cluster) -> datetime | None:
+    """When the life of anything in the cluster begins, as far as the portal has seen it."""
+    spans = (
+        StateSpan.objects.filter(cluster=cluster).order_by("started_at").values_list("started_at", flat=True)
+    )
+    pods = Pod.objects.filter(cluster=cluster, devices__gt=0).order_by("first_seen_at")
+    found = [
+        at for at in (spans.first(), pods.values_list("first_seen_at", flat=True).first()) if at is not None
+    ]
+    return min(found, default=None)
+
+
+def _begin(cluster: Cluster, *, first: datetime, until: datetime, now: datetime) -> datetime:
+    """Note what is begun, before it is computed. Returns where the run starts."""
+    with transaction.atomic():
+        for rollup in (ROLLUP, SINCE):
+            Watermark.objects.get_or_create(
+                cluster=cluster, rollup=rollup, defaults={"done_until": floor_hour(first)}
+            )
+        mark = Watermark.objects.select_for_update().get(cluster=cluster, rollup=ROLLUP)
+        late = _late(cluster, mark)
+        if late is not None and late < mark.done_until:
+            mark.done_until = max(late, min(mark.done_until, floor_hour(now - REDO_AT_MOST)))
+        mark.started_until = max(until, mark.done_until)
+        mark.save()
+    return mark.done_until
+
+
+def _late(cluster: Cluster, mark: Watermark) -> datetime | None:
+    """The hour of the oldest span that was stored since the last run; None when all are newer than the mark."""
+    if mark.seen_id is None:
+        return None
+    oldest = (
+        StateSpan.objects.filter(cluster=cluster, pk__gt=mark.seen_id, started_at__lt=mark.done_until)
+        .order_by("started_at")
+        .values_list("started_at", flat=True)
+        .first()
+    )
+    return None if oldest is None else floor_hour(oldest)
+
+
+def chunks(start: datetime, end: datetime) -> Iterator[tuple[datetime, datetime]]:
+    """[start, end) in pieces of CHUNK."""
+    while start < end:
+        yield start, min(start + CHUNK, end)
+        start += CHUNK
+
+
+def compute_hours(*, cluster: Cluster, start: datetime, end: datetime, now: datetime) -> int:
+    """Write all rows of the hours in [start, end) anew, `start` on an hour. Only within a transaction."""
+    BlockHour.objects.filter(
+        cluster=cluster, step=Step.HOUR, current=True, hour__gte=start, hour__lt=end
+    ).delete()
+    WaitHour.objects.filter(cluster=cluster, step=Step.HOUR, ended_in__gte=start, ended_in__lt=end).delete()
+    OutcomeHour.objects.filter(cluster=cluster, step=Step.HOUR, hour__gte=start, hour__lt=end).delete()
+    rows = 0
+    with life_of(cluster=cluster, start=start, end=end, now=now) as params, connection.cursor() as cursor:
+        cursor.execute(sql.MAKE_WAITS, params)
+        cursor.execute(sql.MAKE_STEPS, params)
+        cursor.execute("CREATE INDEX ON rollup_steps (uid, started_at)")
+        cursor.execute("CREATE INDEX ON rollup_steps (piece)")
+        cursor.execute("ANALYZE rollup_steps, rollup_waits")
+        cursor.execute(sql.NOTE_UNSEEN, params)
+        for statement in (sql.BLOCK_HOURS, sql.WAIT_HOURS, sql.OUTCOME_HOURS):
+            cursor.execute(statement, params)
+            rows += cursor.rowcount
+        cursor.execute("DROP TABLE rollup_waits, rollup_steps")
+    sum_tiers(cluster=cluster, start=start, end=end)
+    return rows
+
+
+@contextmanager
+def life_of(*, cluster: Cluster, start: datetime, end: datetime, now: datetime) -> Iterator[dict[str, Any]]:
+    """The table `rollup_life` for the hours, and the parameters of the statements that read it."""
+    params: dict[str, Any] = {
+        "cluster": cluster.pk,
+        "start": start,
+        "end": end,
+        "rules": rule_book().version,
+        "blocking": sql.BLOCKING_PHASES,
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(sql.TOUCHED, params)
+        uids = [row[0] for row in cursor.fetchall()]
+        cursor.execute(sql.MAKE_LIFE, life_params([cluster.pk], start=_EVER, end=end, now=now, uids=uids))
+        cursor.execute("CREATE INDEX ON rollup_life (uid)")
+        cursor.execute("CREATE INDEX ON rollup_life (piece)")
+        cursor.execute("ANALYZE rollup_life")
+        cursor.execute(sql.LIFE_KEYS)
+        keys = cursor.fetchall()
+        cursor.execute(sql.LIFE_RESOURCES)
+        params["devices"] = [name for (name,) in cursor.fetchall() if is_device(name)]
+        cursor.execute("SELECT least(min(started_at), %(start)s) FROM rollup_life", params)
+        oldest = cursor.fetchone()[0]
+        params.update(owner_params_of(keys, cluster_ids=[cluster.pk], start=oldest, end=end))
+        params.update(block_params(clusters=[cluster.pk], relation="rollup_life"))
+        yield params
+        cursor.execute("DROP TABLE rollup_life")
+
+
+_EVER = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def sum_tiers(*, cluster: Cluster, start: datetime, end: datetime) -> None:
+    """Write the rows of the days and weeks that [start, end) touches anew, from those of their hours."""
+    last = end - timedelta(microseconds=1)
+    reach = {
+        step: (floor_step(start, step), floor_step(last, step) + LENGTHS[step])
+        for step in (Step.DAY, Step.WEEK)
+    }
+    with connection.cursor() as cursor:
+        for step, (low, high) in reach.items():
+            inside = {"cluster": cluster, "step": step}
+            BlockHour.objects.filter(**inside, hour__gte=low, hour__lt=high).delete()
+            WaitHour.objects.filter(**inside, ended_in__gte=low, ended_in__lt=high).delete()
+            OutcomeHour.objects.filter(**inside, hour__gte=low, hour__lt=high).delete()
+            for statement in (sql.BLOCK_TIER, sql.WAIT_TIER, sql.OUTCOME_TIER):
+                cursor.execute(
+                    statement.format(step=step), {"cluster": cluster.pk, "start": low, "end": high}
+                )

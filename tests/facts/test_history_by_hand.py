@@ -1,0 +1,238 @@
+"""Thirty pieces of work with known lives: every statistic equals what was worked out by hand beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from apps.accounts.models import Team
+from apps.core.partitions import keep_partitions
+from apps.core.windows import Window
+from apps.fleet.models import Cluster, TeamBinding
+from apps.observations.models import Event, Pod, StateSpan, Workload
+from apps.observations.retention import partitioned_tables
+from apps.usage.admission_reading import AdmissionCriteria
+from apps.usage.admission_rollup import rollup_admissions
+from apps.usage.blocked import blocked_series, blocked_table, blocked_trend
+from apps.usage.models import Step
+from apps.usage.outcomes import outcome_table
+from apps.usage.waits import wait_table
+
+pytestmark = pytest.mark.django_db
+DATA = Path(__file__).parents[1] / "data" / "history"
+PIECES: dict[str, Any] = yaml.safe_load((DATA / "pieces.yaml").read_text())
+EXPECTED: dict[str, Any] = yaml.safe_load((DATA / "expected.yaml").read_text())
+START: datetime = PIECES["start"]
+GPU = "nvidia.com/gpu"
+D = Decimal
+
+
+def at(hours: float) -> datetime:
+    return START + timedelta(hours=hours)
+
+
+NOW = at(PIECES["now"])
+WINDOW = Window(START, NOW)
+
+
+def _teams(clusters: Mapping[str, Cluster]) -> None:
+    for slug, things in PIECES["teams"].items():
+        team = Team.objects.create(slug=slug, name=slug.title())
+        for cluster, kind, name, since, until in things:
+            TeamBinding.objects.create(
+                team=team,
+                cluster=clusters[cluster],
+                kind=kind,
+                name=name,
+                valid_from=at(-9999) if since is None else at(since),
+                valid_to=None if until is None else at(until),
+            )
+
+
+def _usage(asked: Mapping[str, Any], flavor: Any) -> list[dict[str, str]]:
+    of = flavor if isinstance(flavor, dict) else dict.fromkeys(asked, flavor)
+    return [{"flavor": of[name], "resource": name, "quantity": str(n)} for name, n in asked.items()]
+
+
+def _piece(cluster: Cluster, name: str, queue: str, asked: Any, spans: list[Any]) -> None:
+    more = dict(PIECES["more"].get(name, {}))
+    requests = {k: str(v) for k, v in (asked if isinstance(asked, dict) else {GPU: asked}).items()}
+    kind = "PodGroup" if queue == "research" else "Workload"
+    same = {
+        "cluster": cluster,
+        "kind": kind,
+        "uid": name,
+        "namespace": "ml",
+        "name": more.pop("name", name),
+        "queue_name": queue,
+    }
+    end = at(more["gone_at"]) if "gone_at" in more else None
+    for state, since, until, text, *flavor in spans:
+        reason, message = PIECES["texts"][text]
+        ended = end if until is None else at(until)
+        usage = _usage(requests, flavor[0]) if flavor else []
+        StateSpan.objects.create(
+            **same, queue=queue, state=state, reason=reason, message=message, requests=requests, usage=usage,
+            started_at=at(since), ended_at=ended,
+        )  # fmt: skip
+    times = {key: at(more.pop(key)) for key in ("gone_at", "requeue_at") if key in more}
+    Workload.objects.create(
+        **same, state=spans[-1][0], requests=requests, created_at=at(spans[0][1]), queued_at=at(spans[0][1]),
+        first_seen_at=at(spans[0][1]), observed_at=at(spans[-1][1]), pod_sets=[{"name": "main", "count": 1}],
+        **times, **more,
+    )  # fmt: skip
+
+
+def _pod(cluster: Cluster, name: str, created: float, bound: float | None, ready: float | None) -> None:
+    said = {"reason": "Unschedulable", "message": "0/4 nodes are available: 4 Insufficient nvidia.com/gpu."}
+    since = {} if ready is None else {"Ready": {"status": "True", "since": at(ready).isoformat()}}
+    scheduled = {"status": "True"} if bound is not None else {"status": "False", **said}
+    pod = Pod.objects.create(
+        cluster=cluster, uid=name, namespace="plain", name=name, phase="Pending" if bound is None else "Running",
+        requests={GPU: "1"}, devices=1, created_at=at(created), first_seen_at=at(created), observed_at=at(created),
+        bound_at=None if bound is None else at(bound), conditions={"PodScheduled": scheduled, **since},
+    )  # fmt: skip
+    _event(cluster, pod.uid, "Pod", created, "FailedScheduling", said["message"])
+
+
+def _event(cluster: Cluster, uid: str, kind: str, when: float, reason: str, message: str) -> None:
+    Event.objects.create(
+        cluster=cluster, uid=f"event-{uid}-{when}", object_kind=kind, object_uid=uid, object_name=uid, type="Normal",
+        created_at=at(when), first_at=at(when), last_at=at(when), observed_at=at(when), reason=reason, message=message,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def clusters() -> dict[str, Cluster]:
+    """The whole history in the database, not rolled up."""
+    keep_partitions(tables=partitioned_tables(), now=NOW)
+    made = {
+        slug: Cluster.objects.create(slug=slug, name=slug.title(), kubeconfig_path="/nowhere")
+        for slug in ("east", "west")
+    }
+    _teams(made)
+    for name, cluster, queue, asked, spans in PIECES["pieces"]:
+        _piece(made[cluster], name, queue, asked, spans)
+    for piece, when, reason, message in PIECES["events"]:
+        _event(made["east"], piece, "Workload", when, reason, message)
+    for pod in PIECES["pods"]:
+        _pod(made["east"], *pod)
+    return made
+
+
+@pytest.fixture
+def rolled(clusters: dict[str, Cluster]) -> None:
+    for cluster in clusters.values():
+        rollup_admissions(cluster=cluster, now=NOW)
+
+
+def _totals(by: Any, **criteria: str) -> dict[str, Decimal]:
+    found = blocked_series(window=WINDOW, by=by, team_ids=None, criteria=AdmissionCriteria(**criteria))
+    return found.totals
+
+
+def _said(name: str) -> dict[str, Decimal]:
+    return {key: D(value) for key, value in EXPECTED[name].items()}
+
+
+@pytest.mark.usefixtures("rolled")
+def test_hours_blocked() -> None:
+    assert _totals("cause") == _said("blocked_work_hours_by_cause")
+    assert _totals("layer") == _said("blocked_work_hours_by_layer")
+    assert _totals("cause", resource=GPU) == _said("blocked_gpu_hours_by_cause")
+    assert _totals("cause", resource="amd.com/gpu") == _said("blocked_amd_hours_by_cause")
+    assert _totals("queue", cause="quota") == _said("blocked_quota_hours_by_queue")
+    assert _totals("team", cause="quota") == _said("blocked_quota_hours_by_team")
+    assert _totals("flavor", cause="quota")["h100"] == _said("blocked_quota_hours_with_flavor")["h100"]
+
+
+@pytest.mark.usefixtures("rolled")
+def test_hours_blocked_by_hour_day_and_week() -> None:
+    quota = AdmissionCriteria(cause="quota")
+    days = blocked_series(window=WINDOW, team_ids=None, criteria=quota, step=Step.DAY)
+    assert [list(line) for line in days.hours.values()] == [
+        [D(value) for value in line] for line in EXPECTED["blocked_quota_hours_by_day"]
+    ]
+    first = blocked_series(window=WINDOW, team_ids=None, criteria=quota, step=Step.HOUR).hours["quota"]
+    assert list(first[:5]) == [D(value) for value in EXPECTED["blocked_quota_hours_of_first_five_hours"]]
+    week = blocked_series(window=WINDOW, team_ids=None, criteria=quota, step=Step.WEEK)
+    assert week.totals == {"quota": D(EXPECTED["blocked_work_hours_by_cause"]["quota"])}
+
+
+@pytest.mark.usefixtures("rolled")
+def test_cause_by_queue() -> None:
+    table = blocked_table(window=WINDOW, team_ids=None)
+    assert {row: cell.hours for (row, queue), cell in table.cells.items() if queue == "team-b"} == {
+        "quota": D("37.5125"),
+        "held": D(2),
+    }
+    assert table.rows[0] == "quota"
+    cell = table.cells["quota", "team-b"]
+    assert cell.query == {
+        "cause": "quota",
+        "queue": "team-b",
+        "from": "2026-11-30T00:00:00Z",
+        "to": "2026-12-03T00:00:00Z",
+    }
+
+
+@pytest.mark.parametrize("by", ["queue", "team", "size", "flavor"])
+@pytest.mark.usefixtures("rolled")
+def test_waits(by: Any) -> None:
+    rows = wait_table(now=NOW, window=WINDOW, by=by, team_ids=None)
+    found = {
+        f"{row.key} {row.which}": [row.p50, row.p90, row.p99, row.reserved, row.gave_up, row.still_waiting]
+        for row in rows
+    }
+    assert found == EXPECTED["waits"][by]
+
+
+@pytest.mark.usefixtures("rolled")
+def test_outcomes() -> None:
+    [row] = outcome_table(window=WINDOW, team_ids=None)
+    expected = EXPECTED["outcomes"]
+    assert row.counts == expected["counts"]
+    assert dict(row.reasons["retried"]) == expected["retried"]
+    for rate in ("completion", "failure", "eviction", "preemption", "retry"):
+        part, whole = expected[rate]
+        assert getattr(row, rate) == D(part) / D(whole), rate
+    by_team = outcome_table(window=WINDOW, by="team", team_ids=None)
+    assert {row.key: row.count("submitted") for row in by_team} == expected["submitted_by_team"]
+    by_queue = outcome_table(window=WINDOW, by="queue", team_ids=None)
+    assert {r.key: r.count("reserved") for r in by_queue if r.key} == expected["reserved_by_queue"]
+
+
+@pytest.mark.usefixtures("rolled")
+def test_the_week_before() -> None:
+    both = blocked_trend(window=WINDOW, team_ids=None)
+    assert {row.before for row in both} == {None}
+    east = AdmissionCriteria(cluster="east")
+    found = {row.key: row for row in blocked_trend(window=WINDOW, team_ids=None, criteria=east)}
+    for cause, (now, before) in EXPECTED["trend_of_east"].items():
+        assert (found[cause].hours, found[cause].before) == (D(now), D(before)), cause
+    assert found["topology"].change == 0
+    assert found["model"].change == 3
+    assert found["held"].change is None
+
+
+@pytest.mark.usefixtures("rolled")
+def test_a_reader_of_one_team_sees_its_own() -> None:
+    speech = [Team.objects.get(slug="speech").pk]
+    seen = blocked_series(window=WINDOW, by="team", team_ids=speech)
+    assert set(seen.hours) == {"speech"}
+    assert {row.key for row in wait_table(now=NOW, window=WINDOW, by="team", team_ids=speech)} == {"speech"}
+    assert {row.key for row in outcome_table(window=WINDOW, by="team", team_ids=speech)} == {"speech"}
+
+
+def test_thirty_pieces() -> None:
+    copies = {"a11-again", "a12-copy"}
+    names = {piece[0] for piece in PIECES["pieces"]} - copies
+    assert len(names) + len(PIECES["pods"]) == 30
+    assert Fraction(*EXPECTED["outcomes"]["completion"]) == Fraction(4, 5)
