@@ -89,6 +89,45 @@ def test_what_has_no_limit_in_volcano_is_not_short() -> None:
     )
 
 
+def test_the_first_flavor_whose_ceiling_holds_all_resources_counts() -> None:
+    """A could hold the cards but never 64 CPU (ceiling 32), though nothing is short of cards there; B and C could hold
+    both. B lacks 8 of 8 cards, C 4 of 8: C counts, and A's smaller lack (32 of 64 CPU equals C's half) is no way out."""
+    free = offers(("a", 8, 32), ("b", 0, 32), ("c", 4, 32))
+    free |= offers(("a", 32, 32), ("b", 64, 640), ("c", 64, 640), resource="cpu")
+    asked = [{GPU: D(8), "cpu": D(64)}]
+    assert lacking(asked, free) == (Lack(GPU, D(8), D(4), "c"),)
+
+
+def test_of_equal_flavors_that_could_hold_it_the_first_tried_counts() -> None:
+    """The first of the list never holds 8 (ceiling 7); the second and third lack 6 each: the second."""
+    free = offers(("a", 7, 7), ("b", 2, 8), ("c", 2, 64))
+    assert lacking(gpus(8), free) == (Lack(GPU, D(8), D(6), "b"),)
+
+
+def test_a_later_pod_set_moves_on_when_the_first_took_the_ceiling() -> None:
+    """8 fill A to its ceiling (8 free of 8). The next 4 could no more fit A; B holds at most 4, 1 of them free: 3 short.
+    The next 1 is above A's ceiling (9 of 8) and B's (5 of 4): beyond by 1, and 1 more short."""
+    free = offers(("a", 8, 8), ("b", 1, 4))
+    assert lacking(gpus(8, 4), free) == (Lack(GPU, D(12), D(3), "b"),)
+    assert lacking(gpus(8, 4, 1), free) == (Lack(GPU, D(13), D(4), "b", beyond=D(1)),)
+
+
+def test_pod_sets_of_a_leader_and_workers_share_what_is_free() -> None:
+    """A leader asks 8 CPU, workers 16 cards and 64 CPU, of one flavor with 10 cards and 70 CPU: 6 cards short, and
+    8 + 64 − 70 = 2 CPU. Groups of their own: CPU in `cpu-only` alone, cards in `h100` alone, each named for itself."""
+    asked = [{"cpu": D(8)}, {GPU: D(16), "cpu": D(64)}]
+    one = offers(("h100", 10, 64)) | offers(("h100", 70, 640), resource="cpu")
+    assert lacking(asked, one) == (
+        Lack("cpu", D(72), D(2), "h100"),
+        Lack(GPU, D(16), D(6), "h100"),
+    )
+    two = offers(("h100", 10, 64)) | offers(("cpu-only", 70, 640), resource="cpu")
+    assert lacking(asked, two) == (
+        Lack("cpu", D(72), D(2), "cpu-only"),
+        Lack(GPU, D(16), D(6), "h100"),
+    )
+
+
 numbers = st.integers(-20, 40)
 
 
