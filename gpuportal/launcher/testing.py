@@ -20,28 +20,36 @@ from pathlib import Path
 from . import servers
 from .errors import Interrupted
 from .folders import folders_for
+from .signals import Signals
 from .supervisor import Supervisor
-from .up import Signals
 
 # By file: fixtures of a module are costly here. In our order: the longest files come first.
 PARALLEL = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
 
 
 def run_tests(root: Path, arguments: list[str]) -> int:
-    Signals()
+    signals = Signals()
     supervisor = Supervisor(lambda text: print(text, file=sys.stderr))
-    with temporary_folder() as folder:
-        try:
-            plan = servers.plan(folders_for(root, folder), "portal", durable=False)
-            plan.start(supervisor)
-            plan.wait()
-            environment = {**os.environ, **plan.environment(), "PORTAL_PROCESS": "test", "PATH": _path()}
-            environment.pop("PORTAL_VAR")
-            return _run_pytest(root, arguments, environment)
-        except Interrupted:
-            return 130
-        finally:
-            supervisor.stop()
+    try:
+        with temporary_folder() as folder:
+            try:
+                try:
+                    return _run_on_servers(root, arguments, folder, supervisor)
+                finally:
+                    signals.stopping()
+            finally:
+                supervisor.stop()
+    except Interrupted:
+        return 130
+
+
+def _run_on_servers(root: Path, arguments: list[str], folder: Path, supervisor: Supervisor) -> int:
+    plan = servers.plan(folders_for(root, folder), "portal", durable=False)
+    plan.start(supervisor)
+    plan.wait()
+    environment = {**os.environ, **plan.environment(), "PORTAL_PROCESS": "test", "PATH": _path()}
+    environment.pop("PORTAL_VAR")
+    return _run_pytest(root, arguments, environment)
 
 
 def _path() -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import signal
 import socket
 import subprocess
 import sys
@@ -18,7 +17,6 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from . import fingerprints, http, processes, redis_server, servers
@@ -26,6 +24,7 @@ from .children import Child, Spec
 from .errors import Interrupted, LaunchError, last_lines
 from .folders import Folders, folders_for
 from .lock import installation_lock, remember_running
+from .signals import Signals
 from .steps import Steps
 from .supervisor import Supervisor
 from .target import Target
@@ -53,40 +52,33 @@ class Options:
     began: float
 
 
-class Signals:
-    """Turns the first SIGINT, SIGTERM or SIGHUP into Interrupted; later ones do not disturb the stopping."""
-
-    def __init__(self) -> None:
-        self.seen = False
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, self._arrived)
-
-    def _arrived(self, _number: int, _frame: FrameType | None) -> None:
-        if not self.seen:
-            self.seen = True
-            raise Interrupted
-
-
 def up(root: Path, options: Options) -> int:
     """Run until interrupted (or, with `check`, until the start page shows data); the exit code."""
     folders = folders_for(root)
+    portal = Portal(folders, options)
     signals = Signals()
-    with installation_lock(folders.var, f"http://127.0.0.1:{options.port}/"):
-        portal = Portal(folders, options)
+    try:
+        with installation_lock(folders.var, f"http://127.0.0.1:{options.port}/"):
+            return _run(portal, signals)
+    except Interrupted:
+        return 0 if portal.ready else 130
+
+
+def _run(portal: Portal, signals: Signals) -> int:
+    try:
         try:
             portal.start()
-            if options.check:
+            if portal.options.check:
                 portal.show_ready()
                 return 0
             portal.watch()
-        except Interrupted:
-            return 0 if portal.ready else 130
-        except LaunchError as error:
-            portal.explain(error)
-            return 1
         finally:
-            signals.seen = True
-            portal.stop()
+            signals.stopping()
+    except LaunchError as error:
+        portal.explain(error)
+        return 1
+    finally:
+        portal.stop()
     return 0
 
 
