@@ -69,6 +69,7 @@ app.conf.update(
         "worker.tasks.dispatch": {"queue": "collect"},
         "worker.tasks.collect": {"queue": "collect"},
         "worker.tasks.rollup": {"queue": "rollup"},
+        "worker.tasks.rollup_waiting": {"queue": "rollup"},
         "worker.tasks.dispatch_rollups": {"queue": "rollup"},
         "worker.tasks.upkeep": {"queue": "rollup"},
         "worker.tasks.note_findings": {"queue": "rollup"},

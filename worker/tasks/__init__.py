@@ -5,7 +5,7 @@ from __future__ import annotations
 from .collecting import collect, dispatch
 from .findings import note
 from .quotas import dispatch_quotas, note_quotas
-from .upkeep import dispatch_rollups, rollup, upkeep
+from .upkeep import dispatch_rollups, rollup, rollup_waiting, upkeep
 
 __all__ = [
     "collect",
@@ -15,5 +15,6 @@ __all__ = [
     "note",
     "note_quotas",
     "rollup",
+    "rollup_waiting",
     "upkeep",
 ]

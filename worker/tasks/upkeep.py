@@ -11,6 +11,7 @@ from apps.findings.services import drop_old_spans
 from apps.fleet.models import Cluster
 from apps.observations.retention import drop_gone, keep_observation_partitions
 from apps.quotas.history import thin_quota_points
+from apps.usage.admission_rollup import rollup_admissions
 from apps.usage.services import capacity_snapshot, rollup_hours
 
 logger = logging.getLogger(__name__)
@@ -20,10 +21,11 @@ UPKEEP_SOFT, UPKEEP_HARD = 1740, 1800
 
 @shared_task(name="worker.tasks.dispatch_rollups", soft_time_limit=30, time_limit=60)
 def dispatch_rollups() -> int:
-    """Send one rollup per cluster, those no longer collected included: their last hours may be open."""
+    """Send the rollups of every cluster, those no longer collected included: their last hours may be open."""
     ids = list(Cluster.objects.order_by("pk").values_list("pk", flat=True))
     for cluster_id in ids:
         rollup.apply_async(args=(cluster_id,), expires=540, queue="rollup")
+        rollup_waiting.apply_async(args=(cluster_id,), expires=540, queue="rollup")
     return len(ids)
 
 
@@ -37,6 +39,13 @@ def rollup(cluster_id: int) -> int:
     if cluster.enabled:
         capacity_snapshot(cluster=cluster, at=now)
     return rollup_hours(cluster=cluster, now=now).rows
+
+
+@shared_task(name="worker.tasks.rollup_waiting", soft_time_limit=ROLLUP_SOFT, time_limit=ROLLUP_HARD)
+def rollup_waiting(cluster_id: int) -> int:
+    """Bring the hours of one cluster's waiting work up to now; returns the rows. Cut off, it goes on next time."""
+    cluster = Cluster.objects.filter(pk=cluster_id).first()
+    return 0 if cluster is None else rollup_admissions(cluster=cluster, now=timezone.now()).rows
 
 
 @shared_task(name="worker.tasks.upkeep", soft_time_limit=UPKEEP_SOFT, time_limit=UPKEEP_HARD)

@@ -19,6 +19,7 @@ from django.db import connection
 from django.utils import timezone
 
 from apps.fleet.models import Cluster
+from apps.usage.admission_rollup import rollup_admissions
 from apps.usage.services import capacity_snapshot, rollup_hours
 from worker.clients.prom import PromClient
 from worker.collectors import history
@@ -106,6 +107,7 @@ class Command(BaseCommand):
         if samples.error is not None:
             raise CommandError(f"device samples: {samples.error}") from samples.error
         rolled = rollup_hours(cluster=cluster, now=now)
+        rollup_admissions(cluster=cluster, now=now)
         self._say(
             f"imported {done.lines} changes ({done.rows} rows), {done.samples} samples, {rolled.rows} hours of"
             f" usage in {time.monotonic() - begun:.1f} s; {done.bad + done.refused_samples} unreadable"

@@ -25,7 +25,7 @@ def test_limits_lie_inside_the_interval(interval: int) -> None:
 
 
 def test_nothing_outlives_what_the_broker_waits_for() -> None:
-    for name in ("collect", "dispatch", "rollup", "dispatch_rollups", "upkeep"):
+    for name in ("collect", "dispatch", "rollup", "rollup_waiting", "dispatch_rollups", "upkeep"):
         task = getattr(tasks, name)
         assert task.soft_time_limit < task.time_limit < VISIBILITY_SECONDS, name
         assert task.name == f"worker.tasks.{name}"
@@ -66,6 +66,7 @@ def test_pull_of_a_cluster_that_was_taken_away_is_skipped() -> None:
     assert tasks.collect("nodes", cluster.pk) == "skipped"
     assert tasks.collect("nodes", 0) == "skipped"
     assert tasks.rollup(0) == 0
+    assert tasks.rollup_waiting(0) == 0
 
 
 @pytest.mark.django_db
