@@ -5,6 +5,7 @@ Ownership is `BindingIndex`'s, as for waiting work: the team's bindings narrow t
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -58,6 +59,7 @@ class Places:
         self.index = BindingIndex.load(now, clusters=ids)
         self.things = self.index.things_of([team.pk])
         self.leads_to = _local_queues(ids) if self.things else {}
+        self.reachable = _candidates(self.things, self.leads_to)
 
 
 def running(places: Places) -> list[WorkRow]:
@@ -98,28 +100,39 @@ def _local_queues(cluster_ids: Iterable[int]) -> dict[tuple[int, str, str], str]
 
 
 def _candidates(things: Iterable[BoundThing], leads_to: Mapping[tuple[int, str, str], str]) -> Q:
-    """What the team's bindings could reach; the index then refuses what a more exact binding gives away."""
-    condition = Q(pk__in=[])
+    """What the team's bindings could reach; the index then refuses what a more exact binding gives away. One condition
+    per cluster and kind, however many things are bound: building and planning one each costs more than the work read."""
+    names: dict[tuple[int, str], set[str]] = defaultdict(set)
+    local: dict[tuple[int, str], set[str]] = defaultdict(set)
     for thing in things:
-        here = Q(cluster_id=thing.cluster_id)
-        if thing.kind == Kind.NAMESPACE:
-            condition |= here & Q(namespace=thing.name)
-        elif thing.kind == Kind.LOCAL_QUEUE:
-            condition |= here & Q(namespace=thing.namespace, queue_name=thing.name)
-        elif thing.kind == Kind.VOLCANO_QUEUE:
-            condition |= here & Q(kind=Workload.Kind.POD_GROUP, queue_name=thing.name)
+        if thing.kind == Kind.LOCAL_QUEUE:
+            local[thing.cluster_id, thing.namespace].add(thing.name)
         else:
-            condition |= here & Q(cluster_queue=thing.name)
-            for (cluster_id, namespace, name), queue in leads_to.items():
-                if cluster_id == thing.cluster_id and queue == thing.name:
-                    condition |= here & Q(cluster_queue="", namespace=namespace, queue_name=name)
+            names[thing.cluster_id, thing.kind].add(thing.name)
+    unsaid: dict[tuple[int, str], set[str]] = defaultdict(set)
+    for (cluster_id, namespace, name), queue in leads_to.items():
+        if queue in names.get((cluster_id, Kind.CLUSTER_QUEUE), ()):
+            unsaid[cluster_id, namespace].add(name)
+    condition = Q(pk__in=[])
+    for (cluster_id, kind), found in names.items():
+        here = Q(cluster_id=cluster_id)
+        if kind == Kind.NAMESPACE:
+            condition |= here & Q(namespace__in=found)
+        elif kind == Kind.VOLCANO_QUEUE:
+            condition |= here & Q(kind=Workload.Kind.POD_GROUP, queue_name__in=found)
+        else:
+            condition |= here & Q(cluster_queue__in=found)
+    for (cluster_id, namespace), found in local.items():
+        condition |= Q(cluster_id=cluster_id, namespace=namespace, queue_name__in=found)
+    for (cluster_id, namespace), found in unsaid.items():
+        condition |= Q(cluster_id=cluster_id, cluster_queue="", namespace=namespace, queue_name__in=found)
     return condition
 
 
 def _owned(found: QuerySet[Workload], places: Places, *, limit: int | None = None) -> list[WorkRow]:
     if not places.things:
         return []
-    candidates = found.filter(_candidates(places.things, places.leads_to)).defer("pod_sets", "checks")
+    candidates = found.filter(places.reachable).defer("pod_sets", "checks")
     rows: list[WorkRow] = []
     for work in candidates.select_related("cluster").iterator(chunk_size=500):
         at = (work.cluster_id, work.namespace, work.queue_name)
