@@ -236,24 +236,25 @@ def test_a_branch_within_its_quota_is_left_alone() -> None:
 
 
 def test_a_branch_is_left_alone_once_enough_of_it_has_gone() -> None:
-    """far holds 6 in pieces of 2 with 4 of its branch's own; left's 4 are half lent: near has 2. Of far's pieces one
-    counts (the newest), then the branch is within its quota, and what q wants (4) cannot be had."""
+    """left's 4 are lent: 2 to far, whose branch has 4 of its own (three pieces of 2), 2 to mid, whose branch has none. q
+    wants the 4. far's newest piece goes; then its branch is within its quota, so the others stay though they are less
+    urgent than mid's work, which goes next."""
     queues = [
         queue("q", 0, cohort="left", reclaim_within_cohort="Any"),
-        queue("near", 0, cohort="left"),
         queue("far", 0, cohort="right"),
+        queue("mid", 0, cohort="middle"),
     ]
     cohorts = [
         cohort("root"),
         cohort("left", {"a100": 4}, parent="root"),
         cohort("right", {"a100": 4}, parent="root"),
+        cohort("middle", parent="root"),
     ]
-    far = [work(f"f{i}", "far", 2, holds="a100", reserved_at=i) for i in range(3)]
-    near = work("mate", "near", 2, holds="a100", priority=9)
-    two = settle(situation(queues, [*far, near, work("wants", "q", 2, priority=5)], cohorts))
-    assert sent_away(two) == [("f2", RECLAIM)]
-    four = settle(situation(queues, [*far, near, work("wants", "q", 4, priority=5)], cohorts))
-    assert sent_away(four) == []
+    works = [work(f"f{i}", "far", 2, holds="a100", reserved_at=i) for i in range(3)]
+    works += [work("m", "mid", 2, holds="a100", priority=1), work("wants", "q", 4, priority=5)]
+    found = settle(situation(queues, works, cohorts))
+    assert sent_away(found) == [("f2", RECLAIM), ("m", RECLAIM)]
+    assert found.kept == {"f0", "f1"}
 
 
 # ---- partial admission -------------------------------------------------------------------------------------------------
