@@ -213,6 +213,48 @@ def test_work_of_others_in_the_same_queue_counts_and_is_not_shown(world: World) 
     assert (row["position"], row["local_position"]) == (2, 1)
 
 
+def test_each_queue_counts_for_itself_and_kueues_word_stands_beside_computed_ones(world: World) -> None:
+    """red-cq: high (5), then red-waits (0). blue-cq: ahead (9), blue-waits (0). Kueue says blue's two the other way
+    round; it says nothing of red's, which are computed."""
+    workload(world, "high", priority=5)
+    workload(world, "ahead", team="blue", priority=9)
+    for name, position in (("blue-waits", 0), ("ahead", 1)):
+        QueuePosition.objects.create(
+            cluster=world.east,
+            cluster_queue="blue-cq",
+            namespace="blue-ns",
+            name=name,
+            position=position,
+            local_position=position,
+            observed_at=world.now,
+        )
+    found = {
+        row["name"]: (row["position"], row["local_position"], row["position_source"])
+        for row in results(world, "admin", "/api/v1/workloads/?state=pending")
+    }
+    assert {name: found[name] for name in ("high", "red-waits", "blue-waits", "ahead")} == {
+        "high": (1, 1, "computed"),
+        "red-waits": (2, 2, "computed"),
+        "blue-waits": (1, 1, "kueue"),
+        "ahead": (2, 2, "kueue"),
+    }
+
+
+def test_a_queue_of_which_kueue_names_only_some_is_computed_whole(world: World) -> None:
+    """Two orders in one queue would give a place twice: red-waits is said to be first, `high` is not said at all."""
+    workload(world, "high", priority=5)
+    QueuePosition.objects.create(
+        cluster=world.east,
+        cluster_queue="red-cq",
+        namespace="red-ns",
+        name="red-waits",
+        position=0,
+        local_position=0,
+        observed_at=world.now,
+    )
+    assert sorted(positions(world)) == [("high", 1, "computed"), ("red-waits", 2, "computed")]
+
+
 def test_what_has_its_quota_or_no_queue_has_no_position(world: World) -> None:
     workload(world, "nowhere", queue_name="gone-lq")
     found = {row["name"]: row for row in results(world, "admin", "/api/v1/workloads/")}
