@@ -175,6 +175,11 @@ class RuleBook:
     def hint(self, reason: str) -> Rule | None:
         return self._hints.get(reason) or self._hints.get(reason.removeprefix("EvictedDueTo"))
 
+    @property
+    def reasons(self) -> set[str]:
+        """Every reason that a rule names in full."""
+        return {*self._tokens, *self._hints}
+
     def text_at(self, text: str, start: int) -> Found | None:
         return _first_match(self._tables["patterns"], text, start)
 
