@@ -39,6 +39,7 @@ _COLUMNS = (
     "queued_at",
     "reserved_at",
     "checks",
+    "state",
 )
 _SPEC_REASONS = ("", "Ready", "Stopped", "FlavorNotFound")
 """What Kueue says of a queue and what its spec says just as well."""
@@ -209,6 +210,7 @@ class _WorkReader:
         queue = row["cluster_queue"] or target
         holds = self._holds(pod_sets, row["usage"]) if row["usage"] else None
         created = row["created_at"].timestamp() if row["created_at"] else 0.0
+        admitted = row["state"] != Workload.State.RESERVED
         return Work(
             uid=row["uid"],
             name=row["name"],
@@ -221,9 +223,10 @@ class _WorkReader:
             holds=holds,
             reserved_at=row["reserved_at"].timestamp() if row["reserved_at"] else 0.0,
             blocked=None
-            if holds
+            if holds and admitted
             else self._blocked(row["namespace"], queue, known=bool(target), stopped=stopped),
             local_queue=row["queue_name"],
+            admitted=admitted,
         )
 
     def _blocked(self, namespace: str, queue: str, *, known: bool, stopped: bool) -> Refused | None:

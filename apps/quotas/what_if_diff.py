@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal
 
-from apps.quotas.engine.model import Outcome, Pending, Situation, Work
+from apps.quotas.engine.model import Outcome, Pending, Queue, Situation, Work
 from apps.quotas.tree import ZERO, FlavorResource, Key, QuotaTree
 
 Holding = Mapping[FlavorResource, Decimal]
@@ -140,12 +140,12 @@ def compare(
     first, second = settled
     old = {work.uid: (work, holding(work, first)) for work in before.work}
     new = {work.uid: (work, holding(work, second)) for work in after.work}
-    drains = {queue.name for queue in after.queues if queue.drains}
+    stops = {queue.name: queue for queue in after.queues if queue.node.stopped or queue.drains}
     takers = {found.uid: found for found in second.preempted}
     effects = []
     for uid in old.keys() | new.keys():
         was, now = old.get(uid), new.get(uid)
-        what = _what(was, now, drains)
+        what = _what(was, now, stops)
         if what is None:
             continue
         taker = takers.get(uid) if what == "preempted" else None
@@ -176,7 +176,7 @@ def compare(
 
 
 def _what(
-    was: tuple[Work, Holding] | None, now: tuple[Work, Holding] | None, drains: Collection[str]
+    was: tuple[Work, Holding] | None, now: tuple[Work, Holding] | None, stops: Mapping[str, Queue]
 ) -> What | None:
     held, holds = bool(was and was[1]), bool(now and now[1])
     if now is None:
@@ -186,7 +186,8 @@ def _what(
     if held and not holds:
         if now[0].holds is None:
             return "misses"
-        return "drained" if now[0].queue in drains else "preempted"
+        stop = stops.get(now[0].queue)
+        return "drained" if stop and (stop.drains or not now[0].admitted) else "preempted"
     return "moves" if was and was[1] != now[1] else None
 
 

@@ -94,6 +94,7 @@ _REFUSED = {
     "WaitingForQuota": gettext_lazy("not enough free quota"),
     "WaitingForPreemption": gettext_lazy("waits until preempted work is gone"),
     "NoMatchingFlavor": gettext_lazy("no flavor fits"),
+    "NoPlacement": gettext_lazy("no place for all pods"),
     "ResourceNotCovered": gettext_lazy("the queue does not offer a resource"),
     "BehindHead": gettext_lazy("behind the first in a strict queue"),
     "QueueInactive": gettext_lazy("the queue admits nothing"),

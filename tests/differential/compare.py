@@ -28,8 +28,8 @@ from apps.quotas.engine.model import (
     Situation,
     Work,
 )
-from apps.quotas.engine.scheduler import verdict_of
 from apps.quotas.engine.settle import settle_again
+from apps.quotas.engine.verdicts import verdict_of
 from apps.quotas.tree import Cell, FlavorResource, QuotaNode, QuotaTree
 
 from .setups import CohortSpec, QueueSpec, Quota, Setup, WorkSpec, setup_of

@@ -21,7 +21,7 @@ from enum import IntEnum
 from typing import Protocol
 
 from apps.quotas.engine.books import Books, Tried
-from apps.quotas.engine.model import ZERO, Assigned, Group, PodSet, Policy, Reason, Work
+from apps.quotas.engine.model import ZERO, Assigned, Group, Placement, PodSet, Policy, Reason, Work
 from apps.quotas.tree import FlavorResource
 
 FROM_THE_START = -1
@@ -127,7 +127,21 @@ def assign(
         if not _assign_pod_set(books, work, pod_set, totals, last, oracle, found):
             found.mode = Mode.NO_FIT
             break
+    if found.mode is Mode.FIT and books.placement is not None:
+        _place(books.placement, work, found)
     return found
+
+
+def _place(placement: Placement, work: Work, found: Assignment) -> None:
+    """As Kueue: places are looked for in the flavors that were chosen; whoever finds none stands as one that nobody can be
+    preempted for, and goes on with the next flavor in the next cycle."""
+    for pod_set, count, choices in zip(work.pod_sets, found.counts, found.choices, strict=True):
+        flavors = dict.fromkeys(choice.flavor for choice in choices.values())
+        refusal = placement(work, pod_set, count, flavors)
+        if refusal is not None:
+            found.reasons.append(refusal)
+            found.mode = Mode.NO_CANDIDATES
+            return
 
 
 def _assign_pod_set(
@@ -198,9 +212,10 @@ class _Search:
         return {resource: replace(choice, tried=tried) for resource, choice in chosen.items()}
 
     def _try(self, flavor: str, policy: Policy) -> tuple[dict[str, Choice], Level]:
-        known = flavor in self.books.flavors
-        if not known or not self.books.may_use(flavor, self.pod_set, self.group):
-            self.reasons.append(Reason("NoMatchingFlavor", self.pod_set.name, flavor))
+        self.books.budget.spend()
+        wrong = self.books.why_not(flavor, self.pod_set, self.group)
+        if wrong is not None:
+            self.reasons.append(wrong)
             return {}, Level(Mode.NO_FIT, 0)
         worst = Level(Mode.FIT, 0)
         choices: dict[str, Choice] = {}

@@ -7,11 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
-from apps.quotas.engine.eligible import may_use
-from apps.quotas.engine.model import ZERO, Assigned, Flavor, Group, PodSet, Queue, Situation, Work
+from apps.quotas.engine.budget import Budget
+from apps.quotas.engine.eligible import why_not
+from apps.quotas.engine.model import (
+    ZERO,
+    Assigned,
+    Flavor,
+    Group,
+    Placement,
+    PodSet,
+    Queue,
+    Reason,
+    Situation,
+    Work,
+)
 from apps.quotas.tree import FlavorResource, Key, QuotaTree
 
 Amounts = Mapping[FlavorResource, Decimal]
@@ -42,6 +54,7 @@ def held_by(assigned: Mapping[str, Assigned]) -> dict[FlavorResource, Decimal]:
 @dataclass(slots=True)
 class Books:
     """`generation`: by queue, how often quota was given back there: what was tried before counts no more.
+    `placement`: whether pods find nodes, where somebody knows; `budget`: how long a search may go on;
     `equals`: by queue, who comes first of heads that are equal in all that orders them; Kueue leaves that open, here it
     is the uid unless something is said."""
 
@@ -52,11 +65,15 @@ class Books:
     fair_strategies: tuple[str, ...]
     now: float = 0.0
     equals: Mapping[str, int] = field(default_factory=dict)
+    placement: Placement | None = None
+    budget: Budget = field(default_factory=Budget)
     holders: dict[str, dict[str, Holder]] = field(default_factory=dict)
     by_uid: dict[str, Holder] = field(default_factory=dict)
     generation: dict[str, int] = field(default_factory=dict)
     _keys: dict[tuple[str, ...], frozenset[str]] = field(default_factory=dict)
-    _may_use: dict[tuple[int, str, tuple[str, ...]], tuple[PodSet, bool]] = field(default_factory=dict)
+    _why_not: dict[tuple[int, str, tuple[str, ...]], tuple[PodSet, Reason | None]] = field(
+        default_factory=dict
+    )
     _queues_below: dict[Key, tuple[str, ...]] = field(default_factory=dict)
 
     @classmethod
@@ -70,6 +87,22 @@ class Books:
             if work.holds is not None and work.queue in queues:
                 books.hold(work, work.holds, work.reserved_at)
         return books
+
+    def respecified(self, situation: Situation) -> Books:
+        """The same work in queues, cohorts and flavors as they are now; what was tried before counts no more. A queue
+        that is gone must be empty."""
+        made = Books.of(replace(situation, work=()))
+        made.now, made.equals, made.placement, made.budget = (
+            self.now,
+            self.equals,
+            self.placement,
+            self.budget,
+        )
+        made.generation = {name: self.generation.get(name, 0) + 1 for name in made.queues}
+        for holder in self.by_uid.values():
+            again = made.hold(holder.work, holder.assigned, holder.reserved_at)
+            again.evicted = holder.evicted
+        return made
 
     # ---- holding ------------------------------------------------------------------------------------------
 
@@ -177,13 +210,15 @@ class Books:
     def group_of(self, queue: str, resource: str) -> Group | None:
         return next((group for group in self.queues[queue].groups if resource in group.covered), None)
 
-    def may_use(self, flavor: str, pod_set: PodSet, group: Group) -> bool:
-        """Remembered per pod set: the answer does not change while specs do not."""
+    def why_not(self, flavor: str, pod_set: PodSet, group: Group) -> Reason | None:
+        """Why the flavor is not for these pods; remembered per pod set, since specs stay as they are."""
         key = (id(pod_set), flavor, group.flavors)
-        known = self._may_use.get(key)
+        known = self._why_not.get(key)
         if known is None or known[0] is not pod_set:
-            known = (pod_set, may_use(self.flavors[flavor], pod_set, self._label_keys(group)))
-            self._may_use[key] = known
+            spec = self.flavors.get(flavor)
+            missing = Reason("NoMatchingFlavor", pod_set.name, flavor)
+            known = (pod_set, why_not(spec, pod_set, self._label_keys(group)) if spec else missing)
+            self._why_not[key] = known
         return known[1]
 
     def _label_keys(self, group: Group) -> frozenset[str]:

@@ -9,18 +9,20 @@ from collections.abc import Mapping
 
 from apps.core.label_selector import node_expression_holds
 from apps.core.taints import KEEPS_AWAY, tolerates
-from apps.quotas.engine.model import Flavor, PodSet
+from apps.quotas.engine.model import Flavor, PodSet, Reason
 
 
-def may_use(flavor: Flavor, pod_set: PodSet, keys: frozenset[str]) -> bool:
-    """Whether every taint is tolerated and labels match."""
+def why_not(flavor: Flavor, pod_set: PodSet, keys: frozenset[str]) -> Reason | None:
+    """None when every taint is tolerated and labels match; else the first thing that is wrong, taints first."""
     tolerations = (*pod_set.tolerations, *flavor.tolerations)
-    tolerated = all(
-        tolerates(tolerations, {"key": key, "value": value, "effect": effect})
-        for key, value, effect in flavor.taints
-        if effect in KEEPS_AWAY
-    )
-    return tolerated and _labels_match(flavor.node_labels, pod_set, keys)
+    for taint in flavor.taints:
+        key, value, effect = taint
+        told = {"key": key, "value": value, "effect": effect}
+        if effect in KEEPS_AWAY and not tolerates(tolerations, told):
+            return Reason("NoMatchingFlavor", pod_set.name, flavor.name, taint=taint)
+    if not _labels_match(flavor.node_labels, pod_set, keys):
+        return Reason("NoMatchingFlavor", pod_set.name, flavor.name)
+    return None
 
 
 def _labels_match(labels: Mapping[str, str], pod_set: PodSet, keys: frozenset[str]) -> bool:

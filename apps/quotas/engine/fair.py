@@ -49,6 +49,7 @@ def _note_shares(
     books: Books, queue: str, entry: Entry, shares: dict[tuple[Key, str], DominantShare]
 ) -> None:
     """By (cohort, queue): the share of the cohort's child on the way to the queue, with the entry admitted."""
+    books.budget.spend()
     with books.trial(queue, entry.amounts):
         share = books.tree.dominant_share("ClusterQueue", queue)
         for cohort in books.path_up(queue):
@@ -125,6 +126,7 @@ class _FairSearch:
 
     def _take(self, holder: Holder, why: str) -> bool:
         """Whether it is enough now."""
+        self.books.budget.spend()
         self.books.lift(holder)
         self.taken.append(Victim(holder, why))  # type: ignore[arg-type]
         amounts = self.request.amounts
@@ -149,6 +151,7 @@ class _FairSearch:
             mine, theirs = turns.nodes(name)
             new, old = books.tree.dominant_share(*mine).rank, books.tree.dominant_share(*theirs).rank
             while turns.has(name):
+                books.budget.spend()
                 holder = turns.pop(name)
                 with books.without([holder]):
                     after = books.tree.dominant_share(*theirs).rank
@@ -214,6 +217,7 @@ class _Turns:
                 yield found
 
     def _next(self, cohort: Key) -> str | None:
+        self.books.budget.spend()
         queues, cohorts = self._open_children(cohort)
         if not queues and not cohorts:
             self.pruned.add(cohort)

@@ -5,10 +5,10 @@ Times are numbers: seconds since any fixed moment, only compared with each other
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from apps.quotas.tree import FlavorResource, QuotaNode
 
@@ -25,6 +25,7 @@ Refused = Literal[
     "WaitingForQuota",  # not enough unused quota now
     "WaitingForPreemption",  # victims are chosen and have not gone yet
     "NoMatchingFlavor",  # affinity, taints, or no flavor at all
+    "NoPlacement",  # the quota is there, but no place for all pods: said by whoever places them
     "ResourceNotCovered",  # the queue does not list a resource that is asked for
     "BehindHead",  # behind the blocked head of a StrictFIFO queue: not looked at
     "QueueInactive",  # stopped, a flavor or check is missing, below a cohort cycle
@@ -79,6 +80,7 @@ class Queue:
     inactive: str = ""
     drains: bool = False
     checks: tuple[str, ...] = ()
+    """A stopped queue (`node.stopped`) takes back what is reserved and not admitted yet; one that drains, everything."""
 
     @property
     def name(self) -> str:
@@ -111,8 +113,9 @@ class Assigned:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """One workload. `queued`: by which it is ordered (creation, or the eviction that sent it back); `holds`: what it
-    has reserved (None: it waits); `reserved_at` orders victims. `blocked`: why it cannot be looked at at all."""
+    """One workload. `queued`: by which it is ordered (Kueue keeps the creation also after a preemption); `holds`: what it
+    has reserved (None: it waits); `reserved_at` orders victims; `admitted` False: it holds quota and waits for checks.
+    `blocked`: why it cannot be looked at at all, also once it no longer holds anything."""
 
     uid: str
     name: str
@@ -126,6 +129,7 @@ class Work:
     reserved_at: float = 0.0
     blocked: Refused | None = None
     local_queue: str = ""
+    admitted: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +166,8 @@ class Preempted:
 @dataclass(frozen=True, slots=True)
 class Reason:
     """One reason of a refusal, in numbers. `code`: as Refused; `flavor`, `resource` "" where they do not apply;
-    `more`: how much more would be needed; `most`: the ceiling that is exceeded."""
+    `more`: how much more would be needed; `most`: the ceiling that is exceeded, of NoPlacement the pods that find a
+    place; `taint`: (key, value, effect) that is not tolerated."""
 
     code: Refused
     pod_set: str = ""
@@ -170,15 +175,28 @@ class Reason:
     resource: str = ""
     more: Decimal | None = None
     most: Decimal | None = None
+    taint: tuple[str, str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """Why work does not start: the verdict and all reasons, per pod set and flavor."""
+    """Why work does not start: the verdict and all reasons, per pod set and flavor. `victims`: how many have to go for
+    it; `skipped`: in its cycle others before it took the same victims, or the room."""
 
     uid: str
     refused: Refused
     reasons: tuple[Reason, ...] = ()
+    victims: int = 0
+    skipped: Literal["", "overlapping_victims", "no_longer_fits"] = ""
+
+
+class Placement(Protocol):
+    """Asked once quota is there: None when `count` pods find a place in these flavors, else a Reason of code NoPlacement.
+    It must not change anything, and answer the same while nothing it looks at changes."""
+
+    def __call__(
+        self, work: Work, pod_set: PodSet, count: int, flavors: Collection[str]
+    ) -> Reason | None: ...
 
 
 @dataclass(frozen=True, slots=True)

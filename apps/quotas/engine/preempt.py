@@ -94,6 +94,7 @@ def fill_back(books: Books, victims: list[Victim], fits: Callable[[], bool]) -> 
     """Put back whoever need not go after all, the last taken first but for the very last. The victims' amounts are off
     the tree before and after."""
     for index in range(len(victims) - 2, -1, -1):
+        books.budget.spend()
         books.lay(victims[index].holder)
         if fits():
             victims[index] = victims[-1]
@@ -142,6 +143,7 @@ class _Candidates:
         books, taken = self.books, list[Victim]()
         try:
             for candidate in self.ordered:
+                books.budget.spend()
                 if not self._counts(candidate, borrowing=borrowing):
                     continue
                 books.lift(candidate.holder)
@@ -178,6 +180,7 @@ class _Candidates:
         found = []
         own = name == self.queue
         policy = self.policy.within_cluster_queue if own else self.policy.reclaim_within_cohort
+        self.books.budget.spend()
         for holder in self.books.holders[name].values():
             if uses(holder, self.request.cells) and allows(policy, self.request.work, holder.work):
                 why, borrowing = self._variant(holder, own=own, advantage=advantage)

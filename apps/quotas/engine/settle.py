@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 
+from apps.quotas.engine.budget import OutOfTime
 from apps.quotas.engine.model import Admitted, Outcome, Pending, Preempted, Reason, Situation
 from apps.quotas.engine.scheduler import Scheduler
 from apps.quotas.tree import Key
@@ -17,11 +18,10 @@ MAX_CYCLES = 100_000
 def settle(
     situation: Situation, *, max_cycles: int = MAX_CYCLES, enough: Callable[[], bool] = lambda: False
 ) -> Outcome:
-    """Runs cycles until nothing moves, or `max_cycles` are over, `enough` says so before a cycle, or a tree is in a
-    state that it was in before (work preempts each other in turn): then `settled` is False."""
-    run = _Run(situation, max_cycles)
-    run.enough = enough
-    return run.all_trees()
+    """Runs cycles until nothing moves, or `max_cycles` are over, `enough` says so (asked before each cycle, and again and
+    again within), or a tree is in a state that it was in before (work preempts each other in turn): then `settled` is
+    False."""
+    return _Run(situation, max_cycles, enough).all_trees()
 
 
 def settle_again(
@@ -47,24 +47,28 @@ def settle_again(
 
 
 class _Run:
-    def __init__(self, situation: Situation, max_cycles: int) -> None:
-        self.situation, self.max_cycles = situation, max_cycles
+    def __init__(
+        self, situation: Situation, max_cycles: int, enough: Callable[[], bool] = lambda: False
+    ) -> None:
+        self.situation, self.max_cycles, self.enough = situation, max_cycles, enough
         self.scheduler = Scheduler(situation)
+        self.scheduler.books.budget.enough = enough
         self.scheduler.now += 1
         self.had = frozenset(self.scheduler.books.by_uid)
         self.preempted: list[Preempted] = []
         self.cycles = 0
         self.ticking, self.linger = False, 0
-        self.enough: Callable[[], bool] = lambda: False
         self.settled = True
-        self._release_drained()
+        self.taken_back = frozenset(uid for uid in self.had if self._is_taken_back(uid))
+        for uid in sorted(self.taken_back):
+            self.scheduler.release(uid)
 
-    def _release_drained(self) -> None:
-        """HoldAndDrain also sends away what runs."""
-        for name, queue in self.scheduler.books.queues.items():
-            if queue.drains:
-                for uid in list(self.scheduler.books.holders[name]):
-                    self.scheduler.release(uid)
+    def _is_taken_back(self, uid: str) -> bool:
+        """A stop takes back what is reserved and not admitted yet; HoldAndDrain also sends away what runs. Of a LocalQueue
+        that is missing or stopped only the former."""
+        work = self.scheduler.books.by_uid[uid].work
+        queue = self.scheduler.books.queues[work.queue]
+        return queue.drains or (not work.admitted and (queue.node.stopped or work.blocked == "QueueMissing"))
 
     def all_trees(self) -> Outcome:
         tree = self.scheduler.books.tree
@@ -82,7 +86,11 @@ class _Run:
                 return
             self.cycles += 1
             self.scheduler.now += self.ticking
-            decisions = scheduler.cycle_of(root)
+            try:
+                decisions = scheduler.cycle_of(root)
+            except OutOfTime:
+                self.settled = False
+                return
             victims = [decision for decision in decisions if isinstance(decision, Preempted)]
             if victims:
                 state = self._state(root)
@@ -142,14 +150,7 @@ class _Run:
 
     @property
     def _sent_away(self) -> frozenset[str]:
-        drained = {
-            work.uid
-            for work in self.situation.work
-            if work.holds is not None
-            and work.queue in self.scheduler.books.queues
-            and self.scheduler.books.queues[work.queue].drains
-        }
-        return frozenset(victim.uid for victim in self.preempted) | drained
+        return frozenset(victim.uid for victim in self.preempted) | self.taken_back
 
     def _pending(self) -> dict[str, Pending]:
         found = dict(self.scheduler.blocked)

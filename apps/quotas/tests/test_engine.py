@@ -8,22 +8,13 @@ from decimal import Decimal
 
 import pytest
 
-from apps.quotas.engine.model import Flavor, Group, Outcome, Pending, Reason
-from apps.quotas.engine.scheduler import verdict_of
+from apps.quotas.engine.model import Flavor, Group, Pending, Reason
 from apps.quotas.engine.settle import settle
+from apps.quotas.engine.verdicts import verdict_of
 
-from .engine_worlds import A100, GPU, H100, cohort, queue, situation, work
+from .engine_worlds import A100, GPU, H100, admitted, cohort, queue, refused, situation, work
 
 D = Decimal
-
-
-def admitted(outcome: Outcome) -> dict[str, str]:
-    """uid → flavor of the pod set."""
-    return {uid: found.assigned["main"].flavors[GPU] for uid, found in outcome.admitted.items()}
-
-
-def refused(outcome: Outcome) -> dict[str, str]:
-    return {uid: pending.refused for uid, pending in outcome.pending.items()}
 
 
 # ---- one queue -------------------------------------------------------------------------------------------------------

@@ -301,7 +301,10 @@ class TestHeld:
         assert (found.reserved_at, found.blocked, scene.guessed) == (NOW.timestamp(), None, 0)
 
     def test_reserved_work_holds_as_well(self, cluster: Cluster) -> None:
-        assert self.held(cluster, ("h100", GPU, "8"), state="reserved").situation.work[0].holds
+        (found,) = self.held(cluster, ("h100", GPU, "8"), state="reserved").situation.work
+        assert found.holds
+        # its LocalQueue does not exist: Kueue takes back what is not admitted yet
+        assert (found.admitted, found.blocked) == (False, "QueueMissing")
 
     def test_several_flavors_keep_their_sums_and_are_counted(self, cluster: Cluster) -> None:
         sets = [

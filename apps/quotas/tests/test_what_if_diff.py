@@ -115,6 +115,13 @@ def test_work_of_a_drained_queue_is_drained_whoever_else_starts() -> None:
     assert effects(comparison) == [("drained", "runs"), ("starts", "waits")]
 
 
+def test_what_a_stop_takes_back_is_drained_too_unless_it_runs() -> None:
+    held = replace(BLUE, node=replace(BLUE.node, stopped=True))
+    base = situation(RED, held, replace(RUNS, admitted=False), WAITS)
+    comparison = found(BASE, base, outcome(BASE, kept=("runs",)), outcome(base))
+    assert effects(comparison) == [("drained", "runs")]
+
+
 def test_work_in_another_flavor_moves() -> None:
     base = situation(a_queue("red", 8, flavors=("h100", "a100")), WAITS)
     comparison = found(

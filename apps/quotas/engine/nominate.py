@@ -1,0 +1,91 @@
+"""A head of a queue with what it would get: flavors, and who has to go for it. Input: the books, the work that waits at the
+head; output: `Head`. Nothing is changed but where the search for flavors goes on next time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Literal
+
+from apps.quotas.engine.assign import Assignment, Mode, assign, pending_flavors
+from apps.quotas.engine.books import Books
+from apps.quotas.engine.fair import fair_victims
+from apps.quotas.engine.model import Work
+from apps.quotas.engine.partial import largest_that_fits
+from apps.quotas.engine.preempt import Request, Victim, classic_victims
+from apps.quotas.engine.waiting import Waiter
+from apps.quotas.tree import FlavorResource
+
+
+@dataclass(slots=True)
+class Head:
+    """A head in its cycle. `victims`: who has to go for it; `skipped`: why it lost its turn to others; `resumed`: whether
+    the search went on where the last one had stopped."""
+
+    waiter: Waiter
+    assignment: Assignment
+    victims: list[Victim]
+    skipped: Literal["", "overlapping_victims", "no_longer_fits"] = ""
+    resumed: bool = False
+
+    @property
+    def work(self) -> Work:
+        return self.waiter.work
+
+    @property
+    def amounts(self) -> Mapping[FlavorResource, Decimal]:
+        return self.assignment.amounts
+
+    @property
+    def waits_for_victims(self) -> bool:
+        return bool(self.victims) and not self.skipped
+
+
+def nominate(books: Books, waiter: Waiter) -> Head:
+    generation = books.generation[waiter.work.queue]
+    if waiter.generation < generation:
+        waiter.tried = None
+    waiter.generation = generation
+    resumed = pending_flavors(waiter.tried)
+    assignment, victims = _Search(books, waiter).run()
+    waiter.tried = assignment.tried
+    return Head(waiter, assignment, victims, resumed=resumed)
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    books: Books
+    waiter: Waiter
+
+    def run(self) -> tuple[Assignment, list[Victim]]:
+        """Flavors and victims: of all pods, else of the largest part of them that is allowed and can be had."""
+        whole, victims = self._attempt(None)
+        if whole.mode is Mode.FIT or victims:
+            return whole, victims
+        found = largest_that_fits(self.waiter.work.pod_sets, self._that_works)
+        return found or (whole, [])
+
+    def _that_works(self, counts: Sequence[int]) -> tuple[Assignment, list[Victim]] | None:
+        found, victims = self._attempt(counts)
+        return (found, victims) if found.mode is Mode.FIT or victims else None
+
+    def _attempt(self, counts: Sequence[int] | None) -> tuple[Assignment, list[Victim]]:
+        work = self.waiter.work
+        found = assign(self.books, work, oracle=self._oracle, counts=counts, tried=self.waiter.tried)
+        if not found.mode.needs_preemption:
+            return found, []
+        return found, self._victims(Request(work, found.amounts, found.cells_to_free))
+
+    def _victims(self, request: Request) -> list[Victim]:
+        return (fair_victims if self.books.fair else classic_victims)(self.books, request)
+
+    def _oracle(self, work: Work, fr: FlavorResource, amount: Decimal) -> tuple[Mode, int]:
+        victims = self._victims(Request(work, {fr: amount}, frozenset((fr,))))
+        if not victims:
+            return Mode.NO_CANDIDATES, self.books.height_that_fits(work.queue, fr, amount)[0]
+        with self.books.without(victim.holder for victim in victims):
+            borrow = self.books.height_that_fits(work.queue, fr, amount)[0]
+        own = any(victim.holder.work.queue == work.queue for victim in victims)
+        return (Mode.PREEMPT if own else Mode.RECLAIM), borrow
