@@ -127,6 +127,8 @@ def _primary(parts: Sequence[Part], facts: NodeFacts | None = None) -> Part | No
     chosen = strong or [part for part in real if part.is_weak] or real
     if not chosen:
         return _worst(parts) if parts else None
+    if len(chosen) == 1 and (facts is None or chosen[0].nodes is None):
+        return chosen[0]
     of_nodes = [part for part in chosen if part.nodes is not None and not part.is_choice]
     if of_nodes:
         return _of_nodes(of_nodes, facts)

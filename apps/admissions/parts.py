@@ -14,7 +14,7 @@ pattern is bounded).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
@@ -46,6 +46,7 @@ _COUNT = re.compile(r"([0-9]{1,9}) ")
 _SEPARATOR = re.compile(r"[,;.:] +|\n+")
 _ITEM_END = re.compile(r", |\. *$|\. (?=[a-zA-Z])|; |\n|$")
 _Lookup = Callable[[str, int], Found | None]
+_NOTHING: Mapping[str, str | None] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,28 +82,42 @@ def _quantity(text: str | None) -> Decimal | None:
         return None
 
 
-def part_of(rule: Rule, text: str, match: re.Match[str] | None = None, pod_set: str = "") -> Part:
+def part_of(
+    rule: Rule,
+    text: str,
+    match: re.Match[str] | None = None,
+    *,
+    pod_set: str = "",
+    flavor: str = "",
+    nodes: int | None = None,
+    is_note: bool = False,
+    is_choice: bool = False,
+) -> Part:
     """The rule applied to this text, with the numbers that its match captured."""
-    found = match.groupdict() if match is not None else {}
+    found = match.groupdict() if match is not None and match.re.groups else _NOTHING
     return Part(
-        rule=rule.id,
-        layer=rule.layer,
-        cause=rule.cause,
-        severity=rule.severity,
-        next_step=rule.next_step,
-        text=text,
-        pod_set=pod_set,
-        flavor=found.get("flavor") or "",
-        resource=found.get("resource") or "",
-        needed=_quantity(found.get("needed")),
-        ceiling=_quantity(found.get("ceiling")),
-        order=rule.order,
-        is_note=rule.is_note,
-        is_weak=rule.is_weak,
+        rule.id,
+        rule.layer,
+        rule.cause,
+        rule.severity,
+        rule.next_step,
+        text,
+        pod_set,
+        flavor or found.get("flavor") or "",
+        found.get("resource") or "",
+        _quantity(found.get("needed")),
+        _quantity(found.get("ceiling")),
+        nodes,
+        rule.order,
+        rule.is_note or is_note,
+        rule.is_weak,
+        is_choice,
     )
 
 
-def _items(text: str, start: int, lookup: _Lookup) -> tuple[list[Part], int]:
+def _items(
+    text: str, start: int, lookup: _Lookup, *, is_note: bool = False, is_choice: bool = False
+) -> tuple[list[Part], int]:
     """The counted items of a list that starts at `start`, and where it ends."""
     parts: list[Part] = []
     position = start
@@ -113,10 +128,19 @@ def _items(text: str, start: int, lookup: _Lookup) -> tuple[list[Part], int]:
         end = found[0].end() if found else begin
         stop = _ITEM_END.search(text, end)
         item_end = stop.start() if stop else len(text)
-        rule, match = (found[1], found[0]) if found and not text[end:item_end].strip() else (UNKNOWN, None)
-        part = replace(part_of(rule, text[position:item_end], match), nodes=int(count[1]) if count else None)
-        if part.text.strip():
-            parts.append(part)
+        known = found if found is not None and not text[end:item_end].strip() else None
+        said = text[position:item_end]
+        if said.strip():
+            parts.append(
+                part_of(
+                    known[1] if known else UNKNOWN,
+                    said,
+                    known[0] if known else None,
+                    nodes=int(count[1]) if count else None,
+                    is_note=is_note,
+                    is_choice=is_choice and known is not None,
+                )
+            )
         position = stop.end() if stop else len(text)
         if stop is None or stop.group() != ", ":
             break
@@ -148,15 +172,15 @@ def _pool_parts(text: str, start: int) -> list[Part]:
 
 def _pool_part(text: str, low: int, high: int) -> Part:
     """What one NodePool says: its strong phrases before its weak ones, of these the worst."""
-    phrases = [
-        part_of(rule, text[low:high].strip(), None) for _match, rule in rule_book().pools_in(text, low, high)
-    ]
-    strong = [part for part in phrases if not part.is_weak]
-    chosen = max(strong or phrases, key=lambda part: part.severity, default=None)
-    name = _POOL_NAME.search(text, low, high)
+    rules = [rule for _match, rule in rule_book().pools_in(text, low, high)]
+    strong = [rule for rule in rules if not rule.is_weak]
+    chosen = max(strong or rules, key=lambda rule: rule.severity, default=None)
+    said = text[low:high].strip()
     if chosen is None:
-        return part_of(UNKNOWN, text[low:high].strip())
-    return replace(chosen, flavor=next(filter(None, name.groups()), "") if name else "", is_choice=True)
+        return part_of(UNKNOWN, said)
+    name = _POOL_NAME.search(text, low, high)
+    pool = next(filter(None, name.groups()), "") if name else ""
+    return part_of(chosen, said, flavor=pool, is_choice=True)
 
 
 class _Cut:
@@ -178,9 +202,10 @@ class _Cut:
         return self.parts
 
     def _keep_unknown(self, until: int) -> None:
-        raw = self.text[self.unknown_from : until].strip(" ,;.:\n")
-        if raw:
-            self.parts.append(replace(part_of(UNKNOWN, raw, None, self.pod_set), is_note=self.after_nodes))
+        if self.unknown_from < until:
+            raw = self.text[self.unknown_from : until].strip(" ,;.:\n")
+            if raw:
+                self.parts.append(part_of(UNKNOWN, raw, pod_set=self.pod_set, is_note=self.after_nodes))
 
     def _next_start(self) -> int:
         separator = _SEPARATOR.search(self.text, self.position)
@@ -202,21 +227,19 @@ class _Cut:
         return True
 
     def _list(self) -> bool:
-        text, book = self.text, rule_book()
-        if nodes := _NODE_LIST.match(text, self.position):
+        text, first = self.text, self.text[self.position]
+        if first in "0OI" and (nodes := _NODE_LIST.match(text, self.position)):
             self._keep_unknown(self.position)
-            items, end = _items(text, nodes.end(), book.node_item_at)
-            if nodes[1] is not None:
-                items = [_in_hyper_node(item) for item in items]
-            self.parts.extend(replace(item, is_note=True) if self.after_nodes else item for item in items)
+            items, end = _items(text, nodes.end(), rule_book().node_item_at, is_note=self.after_nodes)
+            self.parts.extend(map(_in_hyper_node, items) if nodes[1] is not None else items)
             self.after_nodes = True
-        elif groups := _SCALE_UP.match(text, self.position):
+        elif first == "p" and (groups := _SCALE_UP.match(text, self.position)):
             self._keep_unknown(self.position)
-            items, end = _items(text, groups.end(), book.group_item_at)
-            whole = book.rules["scale-up-refused"]
+            items, end = _items(text, groups.end(), rule_book().group_item_at, is_choice=True)
+            whole = rule_book().rules["scale-up-refused"]
             self.parts.append(part_of(whole, groups.group().rstrip(": ")))
-            self.parts.extend(replace(item, is_choice=item.rule != UNKNOWN.id) for item in items)
-        elif pools := _POOLS.match(text, self.position):
+            self.parts.extend(items)
+        elif first in "FCcN" and (pools := _POOLS.match(text, self.position)):
             self._keep_unknown(self.position)
             self.parts.extend(_pool_parts(text, pools.end()))
             end = len(text)
@@ -229,10 +252,10 @@ class _Cut:
         found = rule_book().text_at(self.text, self.position)
         if found is None:
             return False
+        match, rule = found
         self._keep_unknown(self.position)
-        part = part_of(found[1], found[0].group(), found[0], self.pod_set)
-        self.parts.append(replace(part, is_note=True) if self.after_nodes else part)
-        end = found[0].end()
+        self.parts.append(part_of(rule, match.group(), match, pod_set=self.pod_set, is_note=self.after_nodes))
+        end = match.end()
         self._past(end)
         if self.position == end < len(self.text):
             self.position = self._next_start()

@@ -137,8 +137,10 @@ def expression(template: str) -> str:
     return "".join(made)
 
 
-_KEY = 3
-_Table = dict[str, list[tuple[re.Pattern[str], Rule]]]
+# A table is asked with the first _KEY characters of a statement, then with as many more as its patterns have literally.
+_KEY, _LONGEST = 3, 28
+_Bucket = dict[str, list[tuple[re.Pattern[str], Rule]]]
+_Table = dict[str, list[tuple[int, _Bucket]]]
 Found = tuple[re.Match[str], Rule]
 
 
@@ -162,13 +164,13 @@ class RuleBook:
         self._pools.sort(key=lambda pattern: -_literal_length(pattern.template))
         # A book without pools has an expression that never matches.
         alternatives = "|".join(f"(?P<p{i}>{found.expression})" for i, found in enumerate(self._pools))
-        self._pool = re.compile(alternatives or r"(?!)")
+        self._pool = re.compile(rf"(?<![A-Za-z])(?:{alternatives or '(?!)'})")
 
     def token(self, reason: str) -> Rule | None:
         """The rule of a reason that decides by itself; an eviction event's reason holds the condition's."""
         bare = reason.removeprefix("EvictedDueTo")
         found = self._tokens.get(reason) or self._tokens.get(bare)
-        if found is None:
+        if found is None and reason.startswith(tuple(prefix for prefix, _rule in self._prefixes)):
             found = next((rule for prefix, rule in self._prefixes if reason.startswith(prefix)), None)
         return found
 
@@ -195,12 +197,16 @@ class RuleBook:
             yield match, self._pools[int((match.lastgroup or "p0")[1:])].rule
 
     def _table(self, name: str) -> _Table:
-        table: _Table = {}
+        made: dict[str, dict[int, _Bucket]] = {}
         wanted = [pattern for pattern in self.patterns if pattern.table == name]
         for pattern in sorted(wanted, key=lambda pattern: -_literal_length(pattern.template)):
-            key = "" if "{" in pattern.template[:_KEY] else pattern.template[:_KEY]
-            table.setdefault(key, []).append((re.compile(pattern.expression), pattern.rule))
-        return table
+            begins = pattern.template.split("{", 1)[0][:_LONGEST]
+            length = len(begins) if len(begins) >= _KEY else 0
+            bucket = made.setdefault(begins[:_KEY] if length else "", {}).setdefault(length, {})
+            bucket.setdefault(begins if length else "", []).append(
+                (re.compile(pattern.expression), pattern.rule)
+            )
+        return {key: sorted(found.items(), reverse=True) for key, found in made.items()}
 
     def _read(self, path: Path) -> None:
         data = _yaml(path)
@@ -330,10 +336,11 @@ def _literal_length(template: str) -> int:
 
 def _first_match(table: _Table, text: str, start: int) -> Found | None:
     for key in (text[start : start + _KEY], ""):
-        for pattern, rule in table.get(key, ()):
-            match = pattern.match(text, start)
-            if match is not None:
-                return match, rule
+        for length, bucket in table.get(key, ()):
+            for pattern, rule in bucket.get(text[start : start + length], ()):
+                match = pattern.match(text, start)
+                if match is not None:
+                    return match, rule
     return None
 
 
