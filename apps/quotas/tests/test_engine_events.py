@@ -1,243 +1,318 @@
-"""What happens to a scheduler from outside: work comes, goes and is sent away, specs are edited, nodes matter, time runs
-out. Every expectation was worked out by hand."""
+"""The scheduler between cycles: what happens to it (work arrives, goes, changes, is sent away and is gone) and what the
+next cycles decide because of it. Expectations by hand from how Kueue queues work."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Sequence
 from dataclasses import replace
-from decimal import Decimal
 
 import pytest
 
-from apps.quotas.engine.budget import STEPS, Budget, OutOfTime
-from apps.quotas.engine.model import Admitted, Flavor, Pending, PodSet, Preempted, Reason, Work
+from apps.quotas.engine.model import Admitted, Pending, Preempted, Queue, Work
 from apps.quotas.engine.scheduler import Decision, Scheduler
-from apps.quotas.engine.settle import settle
 
-from .engine_worlds import A100, FLAVORS, GPU, queue, situation, work
+from .engine_worlds import A100, cohort, queue, situation, work
 
-D = Decimal
-
-
-def at_rest(scheduler: Scheduler) -> list[Decision]:
-    """Cycles until nothing moves."""
-    decisions: list[Decision] = []
-    for _ in range(100):
-        if scheduler.at_rest:
-            return decisions
-        decisions += scheduler.cycle()
-    raise AssertionError("does not come to rest")
+OWN = "InClusterQueue"
 
 
-def starts(decisions: list[Decision]) -> list[str]:
-    return [one.uid for one in decisions if isinstance(one, Admitted)]
+def scheduler(*works: Work, queues: Sequence[Queue] | None = None, fair: bool = False) -> Scheduler:
+    return Scheduler(situation(queues or [queue("q", 8)], works, fair=fair))
 
 
-# ---- stopped queues ----------------------------------------------------------------------------------------------------
+def said(decisions: Sequence[Decision]) -> list[str]:
+    """ "+uid" admitted, "-uid by" sent away, "uid why" waits."""
+    found = []
+    for decision in decisions:
+        match decision:
+            case Admitted():
+                found.append(f"+{decision.uid}")
+            case Preempted():
+                found.append(f"-{decision.uid} {decision.by}")
+            case Pending():
+                found.append(f"{decision.uid} {decision.refused}")
+    return found
 
 
-def test_hold_takes_back_what_is_reserved_and_not_admitted_yet() -> None:
-    """Kueue takes the reservation of work that waits for its checks; what runs stays. 8 cards: 3 run, 5 are reserved."""
-    works = [
-        work("runs", "q", 3, holds="a100"),
-        replace(work("checked", "q", 5, holds="a100"), admitted=False),
-    ]
-    held = settle(situation([queue("q", 8, inactive="Stopped")], works))
-    assert held.kept == {"runs"}
-    assert held.usage == {"q": {A100: D(3)}}
-    assert held.pending["checked"].refused == "QueueInactive"
-    # a queue that is inactive for another reason takes nothing back
-    broken = queue("q", 8, inactive="FlavorNotFound")
-    broken = replace(broken, node=replace(broken.node, stopped=False))
-    assert settle(situation([broken], works)).kept == {"runs", "checked"}
+def until_rest(subject: Scheduler) -> list[str]:
+    """All decisions until no tree has anything new."""
+    found: list[str] = []
+    for _ in range(50):
+        decisions = subject.cycle()
+        found += said(decisions)
+        if not any(subject.is_restless(key) for key in subject.books.tree.roots):
+            return found
+    raise AssertionError(f"no rest: {found}")
 
 
-def test_a_reservation_in_a_stopped_local_queue_is_taken_back_for_others() -> None:
-    works = [
-        replace(work("checked", "q", 5, holds="a100"), admitted=False, blocked="QueueMissing"),
-        work("next", "q", 8),
-    ]
-    found = settle(situation([queue("q", 8)], works))
-    assert list(found.admitted) == ["next"]
-    assert found.pending["checked"].refused == "QueueMissing"
+# ---- arriving ----------------------------------------------------------------------------------------------------------
 
 
-# ---- sent away by others, finished, deleted ------------------------------------------------------------------------------
+def test_one_head_of_a_queue_per_cycle() -> None:
+    subject = scheduler(work("a", "q", 4, at=1), work("b", "q", 4, at=2), work("c", "q", 4, at=3))
+    assert said(subject.cycle()) == ["+a"]
+    assert said(subject.cycle()) == ["+b"]
+    assert said(subject.cycle()) == ["c WaitingForQuota"]
+    assert said(subject.cycle()) == []
 
 
-def test_a_victim_that_takes_time_keeps_its_quota_from_those_behind() -> None:
-    """`high` (4) sends `low` (4 of 4) away; until it is gone neither `high` nor the smaller `late` starts."""
-    scheduler = Scheduler(
-        situation(
-            [queue("q", 4, within_cluster_queue="LowerPriority")], [work("low", "q", 4, holds="a100", at=1)]
-        )
+def test_a_verdict_is_said_once() -> None:
+    subject = scheduler(work("runs", "q", 6, holds="a100"), work("waits", "q", 4))
+    assert until_rest(subject) == ["waits WaitingForQuota"]
+    subject.remove("nobody")
+    assert said(subject.cycle()) == []
+
+
+def test_who_arrives_is_looked_at() -> None:
+    subject = scheduler(work("runs", "q", 6, holds="a100"), work("waits", "q", 4, at=1))
+    until_rest(subject)
+    subject.add(work("small", "q", 2, at=2))
+    assert until_rest(subject) == ["+small"]
+    assert subject.books.tree.usage("ClusterQueue", "q", A100) == 8
+
+
+def test_who_may_not_be_looked_at_waits_for_nothing() -> None:
+    subject = scheduler()
+    subject.add(replace(work("a", "q", 1), blocked="Deactivated"))
+    subject.add(work("b", "nowhere", 1))
+    assert {uid: found.refused for uid, found in subject.blocked.items()} == {
+        "a": "Deactivated",
+        "b": "QueueMissing",
+    }
+    assert until_rest(subject) == []
+    subject.remove("a")
+    assert list(subject.blocked) == ["b"]
+
+
+def test_work_that_holds_quota_in_a_queue_that_is_gone_waits_outside() -> None:
+    subject = scheduler(work("a", "gone", 4, holds="a100"))
+    assert subject.blocked["a"].refused == "QueueMissing"
+
+
+def test_a_change_in_one_tree_does_not_wake_another() -> None:
+    queues = [queue("q", 8, cohort="one"), queue("r", 8, cohort="two")]
+    subject = scheduler(work("a", "q", 9), work("b", "r", 9), queues=queues)
+    until_rest(subject)
+    subject.add(work("c", "r", 1))
+    assert [subject.is_restless(("Cohort", name)) for name in ("one", "two")] == [False, True]
+
+
+# ---- going -------------------------------------------------------------------------------------------------------------
+
+
+def test_freed_quota_goes_to_who_was_set_aside() -> None:
+    subject = scheduler(
+        work("runs", "q", 6, holds="a100"), work("big", "q", 4, at=1), work("bigger", "q", 8, at=2)
     )
-    scheduler.add(work("high", "q", 4, at=2, priority=5))
-    first = at_rest(scheduler)
-    assert [one for one in first if isinstance(one, Preempted)] == [
-        Preempted("low", "high", "InClusterQueue")
-    ]
-    (said,) = [one for one in first if isinstance(one, Pending)]
-    assert (said.refused, said.victims) == ("WaitingForPreemption", 1)
-    scheduler.add(work("late", "q", 1, at=3))
-    assert starts(at_rest(scheduler)) == []
-    assert scheduler.release("low").queued == 1
-    assert starts(at_rest(scheduler)) == ["high"]
+    assert until_rest(subject) == ["big WaitingForQuota", "bigger WaitingForQuota"]
+    subject.remove("runs")
+    assert until_rest(subject) == ["+big", "bigger WaitingForQuota"]  # by 4 instead of 6: said again
+    subject.remove("big")
+    assert until_rest(subject) == ["+bigger"]
 
 
-def test_who_was_told_to_go_by_others_is_not_told_again() -> None:
-    works = [work("a", "q", 4, holds="a100", at=1), work("b", "q", 4, holds="a100", at=1)]
-    scheduler = Scheduler(situation([queue("q", 8, within_cluster_queue="LowerPriority")], works))
-    scheduler.evict("a")
-    scheduler.add(work("high", "q", 4, at=2, priority=5))
-    decisions = at_rest(scheduler)
-    assert not [one for one in decisions if isinstance(one, Preempted)]
-    scheduler.remove("a")
-    assert starts(at_rest(scheduler)) == ["high"]
+def test_freed_quota_of_the_cohort_wakes_its_other_queues() -> None:
+    queues = [queue("q", 4, cohort="c"), queue("r", 0, cohort="c")]
+    subject = scheduler(work("runs", "q", 4, holds="a100"), work("waits", "r", 4), queues=queues)
+    assert until_rest(subject) == ["waits WaitingForQuota"]
+    subject.remove("runs")
+    assert until_rest(subject) == ["+waits"]
 
 
-def test_work_that_waits_and_is_deactivated_lets_the_next_one_on() -> None:
-    works = [work("head", "q", 6, at=1), work("next", "q", 2, at=2), work("runs", "q", 4, holds="a100")]
-    scheduler = Scheduler(situation([queue("q", 8, strategy="StrictFIFO")], works))
-    assert starts(at_rest(scheduler)) == []
-    scheduler.remove("head")
-    assert starts(at_rest(scheduler)) == ["next"]
-
-
-# ---- edits ---------------------------------------------------------------------------------------------------------------
-
-
-def test_an_edit_tries_what_was_set_aside_again_and_keeps_who_is_going() -> None:
-    small = situation(
-        [queue("q", 4, within_cluster_queue="LowerPriority")], [work("low", "q", 4, holds="a100", at=1)]
+def test_behind_a_strict_head_that_goes_the_next_has_its_turn() -> None:
+    queues = [queue("q", 8, strategy="StrictFIFO")]
+    subject = scheduler(
+        work("runs", "q", 6, holds="a100"),
+        work("big", "q", 4, at=1),
+        work("small", "q", 2, at=2),
+        queues=queues,
     )
-    scheduler = Scheduler(small)
-    scheduler.add(work("high", "q", 4, at=2, priority=5))
-    scheduler.add(work("large", "q", 6, at=3))
-    at_rest(scheduler)
-    assert scheduler.lines["q"].sticky == "high"
-    scheduler.respecify(situation([queue("q", 10, within_cluster_queue="LowerPriority")], []))
-    # 10 − 4 (low, still going): high fits at once; then 2 are left for large, 8 when low is gone
-    assert starts(at_rest(scheduler)) == ["high"]
-    assert scheduler.books.by_uid["low"].evicted
-    scheduler.remove("low")
-    assert starts(at_rest(scheduler)) == ["large"]
+    assert until_rest(subject) == ["big WaitingForQuota"]
+    subject.remove("big")
+    assert until_rest(subject) == ["+small"]
 
 
-def test_a_queue_that_comes_and_one_that_goes() -> None:
-    scheduler = Scheduler(situation([queue("a", 4), queue("b", 4)], [work("runs", "a", 2, holds="a100")]))
-    with pytest.raises(ValueError, match="a is gone and has work"):
-        scheduler.respecify(situation([queue("b", 4)], []))
-    scheduler.respecify(situation([queue("a", 4), queue("c", 1)], []))
-    scheduler.add(work("new", "c", 1))
-    assert starts(at_rest(scheduler)) == ["new"]
-    assert scheduler.books.tree.usage("ClusterQueue", "a", A100) == 2
+def test_who_waits_and_goes_is_forgotten() -> None:
+    subject = scheduler(work("runs", "q", 8, holds="a100"), work("a", "q", 4, at=1), work("b", "q", 4, at=2))
+    until_rest(subject)
+    subject.remove("a")
+    subject.remove("runs")
+    assert until_rest(subject) == ["+b"]
+    assert len(subject.lines["q"]) == 0
 
 
-def test_a_strict_queue_that_is_edited_lets_others_past_its_head() -> None:
-    works = [work("big", "q", 6, at=1), work("small", "q", 2, at=2), work("runs", "q", 4, holds="a100")]
-    scheduler = Scheduler(situation([queue("q", 8, strategy="StrictFIFO")], works))
-    assert starts(at_rest(scheduler)) == []
-    scheduler.respecify(situation([queue("q", 8)], []))
-    assert starts(at_rest(scheduler)) == ["small"]
+# ---- changing ----------------------------------------------------------------------------------------------------------
 
 
-# ---- placement -------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("strategy", ["BestEffortFIFO", "StrictFIFO"])
+def test_a_new_priority_is_a_new_place_in_line(strategy: str) -> None:
+    """A change of priority is work that goes and comes again, with the time it was queued at."""
+    subject = scheduler(
+        work("runs", "q", 8, holds="a100"),
+        work("a", "q", 8, at=1),
+        work("b", "q", 8, at=2),
+        queues=[queue("q", 8, strategy=strategy)],
+    )
+    until_rest(subject)
+    subject.remove("b")
+    subject.add(work("b", "q", 8, at=2, priority=5))
+    subject.remove("runs")
+    assert until_rest(subject)[0] == "+b"
 
 
-class Nodes:
-    """So many pods find a place in each flavor, whatever they ask for."""
-
-    def __init__(self, **room: int) -> None:
-        self.room = room
-
-    def __call__(self, work: Work, pod_set: PodSet, count: int, flavors: Collection[str]) -> Reason | None:
-        (flavor,) = flavors
-        if count <= self.room[flavor]:
-            return None
-        return Reason("NoPlacement", pod_set.name, flavor, most=D(self.room[flavor]))
-
-
-def test_without_a_place_there_is_no_start_until_one_looks_again() -> None:
-    nodes = Nodes(a100=2)
-    scheduler = Scheduler(situation([queue("q", 8)], [work("a", "q", 1, pods=3)]), placement=nodes)
-    (said,) = at_rest(scheduler)
-    assert said == Pending("a", "NoPlacement", (Reason("NoPlacement", "main", "a100", most=D(2)),))
-    nodes.room["a100"] = 3
-    assert at_rest(scheduler) == []
-    scheduler.look_again()
-    assert starts(at_rest(scheduler)) == ["a"]
+def test_a_new_priority_may_send_others_away() -> None:
+    subject = scheduler(
+        work("runs", "q", 8, holds="a100", priority=1),
+        work("a", "q", 8),
+        queues=[queue("q", 8, within_cluster_queue="LowerPriority")],
+    )
+    assert until_rest(subject) == ["a WaitingForQuota"]
+    subject.remove("a")
+    subject.add(work("a", "q", 8, priority=2))
+    assert said(subject.cycle()) == ["-runs a", "a WaitingForPreemption"]
 
 
-def test_the_next_flavor_is_tried_when_the_first_has_no_place() -> None:
-    here = situation([queue("q", {"a100": 8, "h100": 8})], [work("a", "q", 1, pods=3)])
-    scheduler = Scheduler(here, placement=Nodes(a100=2, h100=3))
-    (started,) = [one for one in at_rest(scheduler) if isinstance(one, Admitted)]
-    assert started.assigned["main"].flavors == {GPU: "h100"}
+# ---- sent away ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_place_is_only_asked_for_when_the_quota_is_there() -> None:
-    def asked(work: Work, pod_set: PodSet, count: int, flavors: Collection[str]) -> Reason | None:
-        raise AssertionError("no quota, no question")
-
-    scheduler = Scheduler(situation([queue("q", 8)], [work("a", "q", 9)]), placement=asked)
-    (said,) = at_rest(scheduler)
-    assert isinstance(said, Pending)
-    assert said.refused == "ExceedsMaxQuota"
-
-
-def test_fewer_pods_may_find_a_place() -> None:
-    here = situation([queue("q", 8)], [work("a", "q", 1, pods=6, least=2)])
-    scheduler = Scheduler(here, placement=Nodes(a100=4))
-    (started,) = at_rest(scheduler)
-    assert isinstance(started, Admitted)
-    assert started.assigned["main"].count == 4
-
-
-# ---- what is said ------------------------------------------------------------------------------------------------------------
-
-
-def test_a_taint_is_told_from_labels() -> None:
-    spot = ("spot", "true", "NoSchedule")
-    flavors = {"a100": Flavor("a100", {"gpu": "a100"}, (spot,)), "h100": FLAVORS["h100"]}
-    here = situation([queue("q", {"a100": 4, "h100": 4})], [work("a", "q", 1, selector={"gpu": "a100"})])
-    assert settle(replace(here, flavors=flavors)).pending["a"].reasons == (
-        Reason("NoMatchingFlavor", "main", "a100", taint=spot),
-        Reason("NoMatchingFlavor", "main", "h100"),
+def _preempting(strategy: str = "BestEffortFIFO") -> Scheduler:
+    return scheduler(
+        work("low", "q", 8, at=0, holds="a100"),
+        work("high", "q", 8, at=1, priority=5),
+        queues=[queue("q", 8, strategy=strategy, within_cluster_queue="LowerPriority")],
     )
 
 
-def test_who_loses_the_turn_is_told_why() -> None:
-    """Two heads of one cohort want the same 4 cards: the second is told that they are gone."""
-    queues = [queue("a", 2, cohort="c"), queue("b", 2, cohort="c")]
-    scheduler = Scheduler(situation(queues, [work("x", "a", 4, at=1), work("y", "b", 4, at=2)]))
-    first, said = scheduler.cycle()
-    assert isinstance(first, Admitted)
-    assert first.uid == "x"
-    assert said == Pending("y", "WaitingForQuota", (), skipped="no_longer_fits")
+def test_a_victim_holds_its_quota_until_it_is_gone() -> None:
+    subject = _preempting()
+    assert said(subject.cycle()) == ["-low high", "high WaitingForPreemption"]
+    assert subject.books.tree.usage("ClusterQueue", "q", A100) == 8
+    subject.add(work("tiny", "q", 1, at=2))
+    assert said(subject.cycle()) == []  # told to go once, and what it will free is high's
+    subject.release("low")
+    assert until_rest(subject) == ["+high", "low WaitingForQuota", "tiny WaitingForQuota"]
 
 
-# ---- time ----------------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("strategy", "after"),
+    [
+        # who waits for its victims stays at the head
+        ("BestEffortFIFO", ["+high", "-high top", "top WaitingForPreemption"]),
+        # in a strict queue the more urgent passes it, and finds room
+        ("StrictFIFO", ["+top", "high WaitingForQuota"]),
+    ],
+)
+def test_who_arrives_while_victims_go(strategy: str, after: list[str]) -> None:
+    subject = _preempting(strategy)
+    subject.cycle()
+    subject.add(work("top", "q", 8, at=2, priority=9))
+    subject.release("low")
+    assert until_rest(subject)[: len(after)] == after
 
 
-def test_a_budget_asks_now_and_then() -> None:
-    answers = iter([False, False, True])
-    budget = Budget(enough=lambda: next(answers))
-    for _ in range(3 * STEPS - 1):
-        budget.spend()
-    with pytest.raises(OutOfTime):
-        budget.spend()
+def test_whose_victims_go_and_who_goes_itself_leaves_the_head() -> None:
+    subject = _preempting()
+    subject.cycle()
+    subject.add(work("next", "q", 8, at=2, priority=4))
+    subject.remove("high")
+    subject.release("low")
+    assert until_rest(subject) == ["+next", "low WaitingForQuota"]
 
 
-@pytest.mark.parametrize("fair", [False, True])
-def test_one_long_cycle_ends_when_time_is_up_and_leaves_the_tree_as_it_was(*, fair: bool) -> None:
-    """One head looks for victims among 400: a single cycle of some hundred steps. The clock strikes within it."""
-    queues = [queue("q", 400, cohort="c", within_cluster_queue="LowerPriority")]
-    works = [work(f"v{n:03}", "q", 1, holds="a100", at=1) for n in range(400)]
-    works.append(work("high", "q", 390, at=2, priority=5))
-    struck = iter([False, False, False, *[True] * 1000])
-    found = settle(situation(queues, works, fair=fair), enough=lambda: next(struck))
-    assert (found.settled, found.cycles) == (False, 1)
-    assert found.pending["high"].refused == "NotEvaluated"
-    assert len(found.kept) == 400
-    assert found.usage["q"] == {A100: D(400)}
+def test_who_is_released_stands_where_it_was_created() -> None:
+    """Kueue orders by creation unless checks or missing pods sent the work back. low was created at 0, other at 5."""
+    subject = _preempting()
+    subject.add(work("other", "q", 8, at=5))
+    subject.cycle()
+    subject.release("low")
+    subject.remove("high")
+    assert until_rest(subject)[0] == "+low"
+
+
+def test_a_victim_of_two_is_told_once() -> None:
+    """low holds c's 8; a and b each want 4 of their own back. b comes second: its victim is taken already, it waits."""
+    queues = [
+        queue("x", 0, cohort="c"),
+        queue("a", 4, cohort="c", reclaim_within_cohort="Any"),
+        queue("b", 4, cohort="c", reclaim_within_cohort="Any"),
+    ]
+    subject = scheduler(
+        work("low", "x", 8, holds="a100"), work("a1", "a", 4, at=1), work("b1", "b", 4, at=2), queues=queues
+    )
+    assert said(subject.cycle()) == ["-low a1", "a1 WaitingForPreemption", "b1 WaitingForQuota"]
+    subject.release("low")
+    # low's flavor fits when the cycle begins, and no longer beside the two; then it is told how much it lacks
+    assert until_rest(subject) == ["+a1", "+b1", "low WaitingForQuota", "low WaitingForQuota"]
+
+
+# ---- inactive queues, and what was set aside -------------------------------------------------------------------------------
+
+
+def test_who_arrives_in_a_stopped_queue_is_told_and_set_aside() -> None:
+    subject = scheduler(queues=[queue("q", 8, inactive="Stopped")])
+    subject.add(work("a", "q", 1))
+    assert until_rest(subject) == []
+    (waiter,) = subject.lines["q"]
+    assert waiter.verdict is not None
+    assert waiter.verdict.refused == "QueueInactive"
+
+
+def test_what_was_set_aside_comes_after_who_stands_in_line() -> None:
+    """Both fit alone. "old" was looked at in vain, "new" stands in line and is tried first; without that the older is."""
+    works = [work("old", "q", 8, at=1), work("new", "q", 8, at=2)]
+    assert said(scheduler(*works).cycle()) == ["+old"]
+    subject = scheduler(*works)
+    subject.set_aside({"old"})
+    assert until_rest(subject)[0] == "+new"
+
+
+def test_a_strict_queue_sets_nothing_aside() -> None:
+    works = [work("old", "q", 8, at=1), work("new", "q", 8, at=2)]
+    subject = scheduler(*works, queues=[queue("q", 8, strategy="StrictFIFO")])
+    subject.set_aside()
+    assert said(subject.cycle()) == ["+old"]
+
+
+def test_the_clock_orders_victims() -> None:
+    """What was reserved later goes first."""
+    subject = scheduler(
+        work("a", "q", 4, at=1),
+        work("b", "q", 4, at=2),
+        queues=[queue("q", 8, within_cluster_queue="LowerPriority")],
+    )
+    subject.now = 20
+    assert said(subject.cycle()) == ["+a"]
+    subject.now = 10
+    assert said(subject.cycle()) == ["+b"]
+    subject.add(work("high", "q", 4, at=3, priority=5))
+    assert said(subject.cycle())[0] == "-a high"
+    assert subject.now == 10
+
+
+def test_a_situation_may_name_cohorts_without_queues() -> None:
+    subject = Scheduler(situation([queue("q", 8)], [work("a", "q", 8)], [cohort("idle", {"a100": 4})]))
+    assert until_rest(subject) == ["+a"]
+
+
+def test_who_lost_its_quota_to_a_borrower_stands_where_it_was_created_too() -> None:
+    """Kueue would put it behind the preemptor only with its gate PrioritySortingWithinCohort off, which is on by
+    default: y, created at 3, is tried again at 3."""
+    queues = [
+        queue("a", 4, cohort="c"),
+        queue("idle", 2, cohort="c"),
+        queue(
+            "z", 4, cohort="c", reclaim_within_cohort="LowerPriority", borrow_within_cohort="LowerPriority"
+        ),
+    ]
+    subject = scheduler(
+        work("keep", "a", 4, holds="a100", priority=99),
+        work("y", "a", 2, at=3, holds="a100"),
+        work("own", "z", 4, holds="a100", priority=99),
+        work("wants", "z", 2, at=4, priority=50),
+        queues=queues,
+    )
+    subject.now = 100
+    assert said(subject.cycle()) == ["-y wants", "wants WaitingForPreemption"]
+    subject.release("y")
+    (waiter,) = subject.lines["a"]
+    assert (waiter.work.uid, waiter.work.queued) == ("y", 3)
