@@ -21,6 +21,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.db import connection, transaction
+from django.db.models import Model, Q
 
 from apps.admissions.blocks import block_params
 from apps.admissions.life_relation import life_params
@@ -124,9 +125,8 @@ def chunks(start: datetime, end: datetime) -> Iterator[tuple[datetime, datetime]
 
 def compute_hours(*, cluster: Cluster, start: datetime, end: datetime, now: datetime) -> int:
     """Write all rows of the hours in [start, end) anew, `start` on an hour. Only within a transaction."""
-    BlockHour.objects.filter(
-        cluster=cluster, step=Step.HOUR, current=True, hour__gte=start, hour__lt=end
-    ).delete()
+    inside = BlockHour.objects.filter(cluster=cluster, step=Step.HOUR, hour__gte=start, hour__lt=end)
+    inside.filter(Q(current=True) | Q(rules=rule_book().version)).delete()
     WaitHour.objects.filter(cluster=cluster, step=Step.HOUR, ended_in__gte=start, ended_in__lt=end).delete()
     OutcomeHour.objects.filter(cluster=cluster, step=Step.HOUR, hour__gte=start, hour__lt=end).delete()
     rows = 0
@@ -158,7 +158,11 @@ def life_of(*, cluster: Cluster, start: datetime, end: datetime, now: datetime) 
     with connection.cursor() as cursor:
         cursor.execute(sql.TOUCHED, params)
         uids = [row[0] for row in cursor.fetchall()]
+        for setting in sql.FOR_MANY:
+            cursor.execute(f"SET LOCAL {setting}")
         cursor.execute(sql.MAKE_LIFE, life_params([cluster.pk], start=_EVER, end=end, now=now, uids=uids))
+        for setting in sql.AFTERWARDS:
+            cursor.execute(f"SET LOCAL {setting}")
         cursor.execute("CREATE INDEX ON rollup_life (uid)")
         cursor.execute("CREATE INDEX ON rollup_life (piece)")
         cursor.execute("ANALYZE rollup_life")
@@ -177,20 +181,23 @@ def life_of(*, cluster: Cluster, start: datetime, end: datetime, now: datetime) 
 _EVER = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def sum_tiers(*, cluster: Cluster, start: datetime, end: datetime) -> None:
+def sum_tiers(*, cluster: Cluster, start: datetime, end: datetime, only_blocks: bool = False) -> None:
     """Write the rows of the days and weeks that [start, end) touches anew, from those of their hours."""
     last = end - timedelta(microseconds=1)
-    reach = {
-        step: (floor_step(start, step), floor_step(last, step) + LENGTHS[step])
-        for step in (Step.DAY, Step.WEEK)
-    }
+    tables = _TIERS[:1] if only_blocks else _TIERS
     with connection.cursor() as cursor:
-        for step, (low, high) in reach.items():
-            inside = {"cluster": cluster, "step": step}
-            BlockHour.objects.filter(**inside, hour__gte=low, hour__lt=high).delete()
-            WaitHour.objects.filter(**inside, ended_in__gte=low, ended_in__lt=high).delete()
-            OutcomeHour.objects.filter(**inside, hour__gte=low, hour__lt=high).delete()
-            for statement in (sql.BLOCK_TIER, sql.WAIT_TIER, sql.OUTCOME_TIER):
+        for step in (Step.DAY, Step.WEEK):
+            low, high = floor_step(start, step), floor_step(last, step) + LENGTHS[step]
+            for table, field, statement in tables:
+                inside = {"cluster": cluster, "step": step, f"{field}__gte": low, f"{field}__lt": high}
+                table._default_manager.filter(**inside).delete()
                 cursor.execute(
                     statement.format(step=step), {"cluster": cluster.pk, "start": low, "end": high}
                 )
+
+
+_TIERS: tuple[tuple[type[Model], str, str], ...] = (
+    (BlockHour, "hour", sql.BLOCK_TIER),
+    (WaitHour, "ended_in", sql.WAIT_TIER),
+    (OutcomeHour, "hour", sql.OUTCOME_TIER),
+)

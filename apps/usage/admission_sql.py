@@ -33,6 +33,10 @@ SELECT uid FROM observations_pod WHERE cluster_id = %(cluster)s AND (devices > 0
   AND coalesce(finished_at, gone_at, 'infinity') >= %(start)s
 """
 
+# The planner knows nothing of how many rows the parts of LIFE have, takes them for few, and joins them row by row: for
+# thousands of uids that is quadratic. Joined by hash it is linear.
+FOR_MANY = ("jit = off", "work_mem = '64MB'", "enable_nestloop = off", "enable_mergejoin = off")
+AFTERWARDS = ("enable_nestloop = on", "enable_mergejoin = on")
 MAKE_LIFE = f"CREATE TEMP TABLE rollup_life ON COMMIT DROP AS SELECT * FROM {LIFE} life"  # noqa: S608
 LIFE_KEYS = "SELECT DISTINCT cluster_id, kind, namespace, queue_name, queue FROM rollup_life"
 LIFE_RESOURCES = """
@@ -143,10 +147,10 @@ WHERE w.evictions > seen.n + noted.n AND w.observed_at < %(end)s
 ON CONFLICT (cluster_id, uid, noticed_at) DO UPDATE SET count = usage_unseenevictions.count + excluded.count
 """  # noqa: S608 - constants
 
-_WON = f"""CASE
+_WON = """CASE
   WHEN s.kind = 'Pod' THEN CASE WHEN p.phase = 'Failed' THEN 'failed' ELSE 'succeeded' END
   WHEN s.kind = 'PodGroup' OR s.reason = 'Succeeded' OR s.message ILIKE '%%finished successfully%%' THEN 'succeeded'
-  ELSE '{"failed"}' END"""
+  ELSE 'failed' END"""
 
 _HAPPENED = f"""
 SELECT DISTINCT ON (piece) cluster_id, kind, namespace, queue_name, queue, 'submitted' AS what, '' AS reason,
@@ -158,7 +162,8 @@ UNION ALL
 SELECT cluster_id, kind, namespace, queue_name, queue, 'admitted', '', started_at, 1 FROM rollup_steps
 WHERE state = 'admitted' AND before IS DISTINCT FROM 'admitted'
 UNION ALL
-SELECT s.cluster_id, s.kind, s.namespace, s.queue_name, s.queue, {_WON}, s.reason, s.started_at, 1
+SELECT s.cluster_id, s.kind, s.namespace, s.queue_name, s.queue, {_WON},
+  CASE WHEN s.kind = 'PodGroup' THEN '' ELSE s.reason END, s.started_at, 1
 FROM rollup_steps s LEFT JOIN observations_pod p ON s.kind = 'Pod' AND p.cluster_id = s.cluster_id AND p.uid = s.uid
 WHERE s.phase = '{_FINISHED}' AND s.phase_before IS DISTINCT FROM '{_FINISHED}' AND s.reason <> 'WorkloadSliceReplaced'
 UNION ALL

@@ -297,7 +297,7 @@ def test_plain_pods_are_blocked_work_too() -> None:
     make_pod(cluster, "p")
     rollup_admissions(cluster=cluster, now=hours(2))
     row = BlockHour.objects.get(step=Step.HOUR, hour=hours(1), resource=GPU)
-    assert (row.layer, row.cause, row.seconds) == ("placement", "capacity", 3600)
+    assert (row.layer, row.cause, row.seconds) == ("placement", "capacity", D(3600))
 
 
 def test_nothing_seen_yet_is_nothing_done() -> None:

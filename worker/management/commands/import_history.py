@@ -98,6 +98,9 @@ class Command(BaseCommand):
         samples = _SampleImport(cluster, now, done)
         try:
             self._changes(cluster, options["api"], now, done, samples)
+            # While samples still come in: neither needs them.
+            rolled = rollup_hours(cluster=cluster, now=now)
+            rollup_admissions(cluster=cluster, now=now)
         except urllib3.exceptions.HTTPError as error:
             raise CommandError(f"{options['api']}: {error}") from error
         finally:
@@ -106,8 +109,6 @@ class Command(BaseCommand):
                 cursor.execute("RESET synchronous_commit")
         if samples.error is not None:
             raise CommandError(f"device samples: {samples.error}") from samples.error
-        rolled = rollup_hours(cluster=cluster, now=now)
-        rollup_admissions(cluster=cluster, now=now)
         self._say(
             f"imported {done.lines} changes ({done.rows} rows), {done.samples} samples, {rolled.rows} hours of"
             f" usage in {time.monotonic() - begun:.1f} s; {done.bad + done.refused_samples} unreadable"
