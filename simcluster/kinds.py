@@ -68,6 +68,7 @@ _ALL = (
     Kind("Node", "", ("v1",), "nodes", False, short=("no",)),
     Kind("Pod", "", ("v1",), "pods", True, short=("po",)),
     Kind("Event", "", ("v1",), "events", True, short=("ev",), bookmarks=False),
+    Kind("ConfigMap", "", ("v1",), "configmaps", True, short=("cm",)),
     _kueue("ResourceFlavor", "resourceflavors", short=("rf", "flavor")),
     _kueue("Topology", "topologies"),
     _kueue("AdmissionCheck", "admissionchecks"),
@@ -124,7 +125,7 @@ def resources_body(group: str, version: str) -> dict[str, Any]:
             "verbs": _VERBS,
         }
         resources.append({**one, "shortNames": list(kind.short)} if kind.short else one)
-        if kind.name not in ("Namespace", "Event"):
+        if kind.name not in ("Namespace", "Event", "ConfigMap"):
             status = {
                 "name": f"{kind.plural}/status",
                 "singularName": "",

@@ -55,6 +55,9 @@ class QuotaSerializer(serializers.Serializer):  # type: ignore[type-arg]
     own_nominal = DecimalText(allow_null=True, help_text="A cohort's own part of its nominal sum.")
     real_capability = DecimalText(allow_null=True)
     plugin = Text()
+    plugin_from = Text(
+        help_text='Where the plugin is known from: the ConfigMap of the scheduler and its key, "admin", "hierarchy", or "".'
+    )
     is_active = serializers.BooleanField(source="active", read_only=True)
     is_stopped = serializers.BooleanField(source="stopped", read_only=True)
     reason = Text()

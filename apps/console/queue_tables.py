@@ -74,6 +74,7 @@ class VolcanoQuotaTable(QueueQuotaTable):
     capability = AmountColumn(verbose_name=_("Capability"), absent=_("no limit"), hide_small=True)
     real_capability = AmountColumn(verbose_name=_("Real capability"), absent=NOT_APPLICABLE, hide_small=True)
     plugin = TextColumn(verbose_name=_("Plugin"), visible=False)
+    plugin_from = TextColumn(verbose_name=_("Plugin known from"), visible=False)
 
     class Meta(QueueQuotaTable.Meta):
         exclude = ("queue", "guaranteed", "borrowed", "lent", "borrowing_limit", "lending_limit")

@@ -23,6 +23,7 @@ from apps.core.tables import PortalTable, table_csv, wants_csv
 from apps.findings.selectors import findings
 from apps.fleet.selectors import bindings_of_team
 from apps.quotas.team_quota import TeamQuota, offers_of, team_quota
+from apps.quotas.volcano_plugin import plugin_text
 
 ROWS_SHOWN = 10
 FINDINGS_SHOWN = 3
@@ -55,6 +56,7 @@ def team(request: HttpRequest, slug: str) -> HttpResponseBase:
         "queue": form.cleaned_data["queue"] if valid else "",
         "attention_url": address("team", slug, cluster=page.cluster_slug, attention="1"),
         "lends": any(row.system == "kueue" for row in found.rows),
+        "plugins": [(str(cluster), plugin_text(plugin)) for cluster, plugin in found.plugins],
         "whole_url": with_query(request, queue=""),
         **{name: page.prepare(table, per_page=ROWS_SHOWN) for name, table in tables.items()},
     }

@@ -16,6 +16,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from apps.core.formats import listed
+from apps.quotas.volcano_plugin import QueuePlugin, plugin_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +83,6 @@ _OLD_FUNGIBILITY = {"Borrow": "MayStopSearch", "Preempt": "MayStopSearch"}
 _DEQUEUE = {
     "traverse": gettext_lazy("In order, but work that fits passes work that does not."),
     "fifo": gettext_lazy("Strictly in order: nothing behind a stuck first workload is tried."),
-}
-_PLUGINS = {
-    "proportion": gettext_lazy(
-        "The proportion plugin is in force: what the queue deserves follows weights and moves with demand. It is no entitlement."
-    ),
-    "capacity": gettext_lazy("The capacity plugin is in force: what the queue deserves is as configured."),
-    "": gettext_lazy("Which plugin decides what queues deserve is not known for this cluster."),
 }
 
 
@@ -242,18 +236,18 @@ def checks_text(checks: Sequence[Mapping[str, Any]]) -> str:
 # ---- Volcano ----------------------------------------------------------------------------------------------------
 
 
-def volcano_policy(spec: Mapping[str, Any], *, plugin: str) -> list[Policy]:
-    """A Volcano queue's decisions; `plugin`: "proportion", "capacity" or "" where it is not known."""
+def volcano_policy(spec: Mapping[str, Any], *, plugin: QueuePlugin) -> list[Policy]:
+    """A Volcano queue's decisions; `plugin`: which one is in force, and where that is known from."""
     weight, priority = spec.get("weight"), spec.get("priority")
     reclaimable = spec.get("reclaimable")
     dequeue = str(spec.get("dequeue") or "")
     weight_text = (
         _("%(weight)s, which the capacity plugin does not use.")
-        if plugin == "capacity"
+        if plugin.name == "capacity"
         else _("%(weight)s: what is free is split by weight among queues that want more.")
     )
     return [
-        Policy("plugin", _("Plugin"), plugin, _said(_PLUGINS, plugin)),
+        Policy("plugin", _("Plugin"), plugin.name, plugin_text(plugin)),
         Policy(
             "weight",
             _("Weight"),

@@ -82,7 +82,6 @@ class QueueDetail:
     local_queues: tuple[LocalQueueRow, ...] = ()
     local_queues_of_others: int = 0
     leads_to: str = ""
-    plugin: str = ""
 
     @property
     def siblings(self) -> tuple[QueueNode, ...]:
@@ -134,7 +133,6 @@ def queue_detail(
     whole = team_ids is None or (kind != "Cohort" and not set(node.team_ids).isdisjoint(team_ids))
     item = _object(cluster, kind, name) if whole else None
     local, others = _local_queues(now, cluster, name, team_ids) if kind == "ClusterQueue" else ((), 0)
-    plugin = next((row.plugin for row in node.rows if row.plugin), cluster.volcano_plugin)
     return QueueDetail(
         cluster=cluster,
         kind=kind,
@@ -144,12 +142,11 @@ def queue_detail(
         path=tuple(path),
         whole=whole,
         object=item,
-        policies=tuple(_policies(kind, item, plugin)),
+        policies=tuple(_policies(item, node)),
         conditions=_conditions(item),
         causes=tuple(_causes(cluster, node, path, item)) if whole else (),
         local_queues=tuple(local),
         local_queues_of_others=others,
-        plugin=plugin,
     )
 
 
@@ -169,13 +166,12 @@ def _object(cluster: Cluster, kind: str, name: str, namespace: str = "") -> Clus
     return rows.order_by("-pk").first()
 
 
-def _policies(kind: str, item: ClusterObject | None, plugin: str) -> list[Policy]:
+def _policies(item: ClusterObject | None, node: QueueNode) -> list[Policy]:
     if item is None:
         return []
-    if kind == "VolcanoQueue":
-        return volcano_policy(item.spec, plugin=plugin)
-    words = {"ClusterQueue": cluster_queue_policy, "Cohort": cohort_policy, "LocalQueue": local_queue_policy}
-    return words[kind](item.spec)
+    if node.plugin is not None:
+        return volcano_policy(item.spec, plugin=node.plugin)
+    return (cluster_queue_policy if node.kind == "ClusterQueue" else cohort_policy)(item.spec)
 
 
 def _conditions(item: ClusterObject | None) -> dict[str, dict[str, Any]]:

@@ -10,9 +10,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from apps.fleet.models import Cluster
+
+if TYPE_CHECKING:
+    from apps.quotas.volcano_plugin import QueuePlugin
 
 System = Literal["kueue", "volcano"]
 QueueKind = Literal["ClusterQueue", "Cohort", "VolcanoQueue"]
@@ -39,6 +42,7 @@ class QuotaRow:
                    one); None for Volcano, whose guarantee is `guarantee`
     real_capability Volcano: the most the queue can get beside what others are guaranteed; `plugin` decides what
                    "deserved" means: "proportion" (moves with demand), "capacity" (as configured), "" not known
+    plugin_from    where that is known from: the scheduler's ConfigMap and its key, else "admin" or "hierarchy", else ""
     team_ids       owners of the queue, of the LocalQueues that lead to it, and of the work in it
     own_nominal    of a cohort's row the part of its nominal sum that is the cohort's own, None where it has none
     is_parent      a Volcano queue with children: its numbers include theirs, never add them up
@@ -83,6 +87,7 @@ class QuotaRow:
     guaranteed: Decimal | None = None
     real_capability: Decimal | None = None
     plugin: str = ""
+    plugin_from: str = ""
     own_nominal: Decimal | None = None
 
     @property
@@ -107,7 +112,8 @@ class QuotaRow:
 class QueueNode:
     """A cohort or queue of the forest, with what lies below it. `rows`: accelerators first; a cohort's
     nominal, reserved, admitted and pending are plain sums over its subtree (also of queues that the reader does
-    not see), its ceiling what the subtree may hold, the rest is by Kueue's rule; a Volcano parent's are its own spec and its descendants' work."""
+    not see), its ceiling what the subtree may hold, the rest is by Kueue's rule; a Volcano parent's are its own spec and
+    its descendants' work. `plugin`: of a Volcano queue, which one decides and where that is known from."""
 
     cluster: Cluster
     system: System
@@ -126,6 +132,7 @@ class QueueNode:
     in_cycle: bool = False
     weighted_share: Decimal | None = None
     notes: tuple[str, ...] = ()
+    plugin: QueuePlugin | None = None
 
 
 @dataclass(frozen=True, slots=True)

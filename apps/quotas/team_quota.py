@@ -18,6 +18,7 @@ from apps.quotas.rows import LoanRow, QuotaRow
 from apps.quotas.selectors import systems
 from apps.quotas.snapshot import load_snapshot
 from apps.quotas.volcano import VolcanoCluster
+from apps.quotas.volcano_plugin import QueuePlugin
 
 QueueOfWork = tuple[int, str, str]
 """(cluster id, "ClusterQueue" or "VolcanoQueue", name)."""
@@ -26,10 +27,12 @@ Offers = Mapping[QueueOfWork, Mapping[str, list[Offer]]]
 
 @dataclass(frozen=True, slots=True)
 class TeamQuota:
-    """`rows` as `quota_rows` gives them; `loans` in which the teams' queues lend or borrow."""
+    """`rows` as `quota_rows` gives them; `loans` in which the teams' queues lend or borrow; `plugins`: what decides in the
+    clusters where they have Volcano queues."""
 
     rows: list[QuotaRow]
     loans: list[LoanRow]
+    plugins: list[tuple[Cluster, QueuePlugin]]
 
 
 def team_quota(
@@ -38,7 +41,12 @@ def team_quota(
     found = systems(load_snapshot(now=now, clusters=clusters))
     rows = [row for system in found for name in system.queues(team_ids) for row in system.queue_rows(name)]
     loans = loans_of((system for system in found if isinstance(system, KueueCluster)), team_ids)
-    return TeamQuota(rows, loans)
+    plugins = [
+        (system.view.cluster, system.plugin)
+        for system in found
+        if isinstance(system, VolcanoCluster) and any(system.queues(team_ids))
+    ]
+    return TeamQuota(rows, loans, plugins)
 
 
 def offers_of(rows: Iterable[QuotaRow]) -> Offers:

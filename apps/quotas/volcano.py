@@ -5,10 +5,9 @@ Invariants
   can get beside what others are guaranteed; both None where there is none. Under proportion, deserved moves with
   demand and is no entitlement. Where it is not known which plugin decides, both are as configured: deserved, and the
   lowest capability on the way up.
-- Which plugin: what the admin site says of the cluster, else the scheduler's own configuration, else capacity where a
-  queue has a parent other than root, which only that plugin reads.
+- Which plugin is `volcano_plugin`'s to say.
 - Counts come from pods and PodGroups, not from the queue's status. `available` is what the queue and all its
-  ancestors have left.
+  ancestors have left, of the queue alone where parents do not count.
 - A parent's numbers include its descendants and are never added to theirs: `is_parent` marks it.
 """
 
@@ -21,6 +20,7 @@ from typing import Any
 
 from apps.quotas.rows import QueueNode, QuotaRow
 from apps.quotas.snapshot import ZERO, ClusterView, Demand, Item, Snapshot
+from apps.quotas.volcano_plugin import plugin_of
 from apps.quotas.volcano_shares import ROOT, QueueSpec, Share, shares
 
 KIND = "VolcanoQueue"
@@ -36,7 +36,7 @@ class VolcanoCluster:
         self.children: dict[str, list[str]] = defaultdict(list)
         self.roots: list[str] = []
         self._sums: dict[tuple[str, str], Mapping[str, Decimal]] = {}
-        self.plugin = self._plugin()
+        self.plugin = plugin_of(view)
         self._shares: dict[str, Share] | None = None
         for name in sorted(self.queues_):
             parent = self._parent(name)
@@ -45,25 +45,16 @@ class VolcanoCluster:
             else:
                 self.roots.append(name)
 
-    def _plugin(self) -> str:
-        """ "proportion", "capacity" or "" where nothing tells."""
-        if self.view.cluster.volcano_plugin:
-            return self.view.cluster.volcano_plugin
-        for item in self.view.objects["VolcanoScheduler"].values():
-            if said := str(item.spec.get("plugin") or ""):
-                return said
-        parents = {str(item.spec.get("parent") or "") for item in self.queues_.values()}
-        return "capacity" if parents & self.queues_.keys() - {ROOT} else ""
-
     def share(self, name: str) -> Share | None:
         """What the plugin in force makes of a queue; None where it is not known which one is."""
-        if not self.plugin:
+        if not self.plugin.name:
             return None
         if self._shares is None:
+            flat = self.plugin.hierarchy is False
             specs = [
                 QueueSpec(
                     name=each,
-                    parent=str(item.spec.get("parent") or ""),
+                    parent=(ROOT if each != ROOT else "") if flat else str(item.spec.get("parent") or ""),
                     weight=int(item.spec.get("weight") or 1),
                     capability=self._amounts(item, "capability"),
                     deserved=self._amounts(item, "deserved"),
@@ -72,7 +63,7 @@ class VolcanoCluster:
                 for each, item in self.queues_.items()
             ]
             supply = self.view.volcano
-            self._shares = shares(self.plugin, specs, total=supply.allocatable, asked=supply.asked)
+            self._shares = shares(self.plugin.name, specs, total=supply.allocatable, asked=supply.asked)
         return self._shares[name]
 
     @staticmethod
@@ -143,9 +134,10 @@ class VolcanoCluster:
         return sorted(rows, key=lambda row: not row.accelerator)
 
     def _limits(self, name: str, resource: str) -> tuple[Decimal | None, Decimal | None]:
-        """(ceiling, available): the lowest limit and the least left on the way up; None where there is none."""
+        """(ceiling, available): the lowest limit and the least left on the way up, where the plugin looks up; None
+        where there is none."""
         ceilings, left = [], []
-        for queue in self._ancestors(name):
+        for queue in [name] if self.plugin.flat else self._ancestors(name):
             limit = self._limit(queue, resource)
             if limit is not None:
                 ceilings.append(limit)
@@ -214,7 +206,8 @@ class VolcanoCluster:
             guarantee=self._said(item, "guarantee", resource),
             is_parent=bool(self.children.get(item.name)),
             real_capability=None if share is None else share.real_capability.get(resource),
-            plugin=self.plugin,
+            plugin=self.plugin.name,
+            plugin_from=self.plugin.where or self.plugin.said_by,
         )
 
     def forest(self, team_ids: Collection[int] | None) -> list[QueueNode]:
@@ -242,4 +235,5 @@ class VolcanoCluster:
             reason="" if state in _OPEN else state,
             message="",
             waiting=self._demand(name).waiting,
+            plugin=self.plugin,
         )

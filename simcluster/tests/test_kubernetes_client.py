@@ -347,6 +347,25 @@ def test_a_lowered_quota_takes_effect_and_survives_a_restart(tmp_path: Path) -> 
     assert queue["spec"]["resourceGroups"][0]["flavors"][0]["resources"][2]["nominalQuota"] == "3"
 
 
+def test_the_config_map_of_volcanos_scheduler_is_read_by_name_and_edited(tmp_path: Path) -> None:
+    where = {"name": "volcano-scheduler-configmap", "namespace": "volcano-system"}
+    now = time.time()
+    with running(scenario=True, days=0.1, folder=tmp_path, clock=lambda: now) as sim:
+        core = client.CoreV1Api(config.new_client_from_config(str(sim.kubeconfig)))
+        before = core.read_namespaced_config_map(**where)
+        assert list(before.data) == ["volcano-scheduler.conf"]
+        assert "name: capacity" in before.data["volcano-scheduler.conf"]
+        core.patch_namespaced_config_map(**where, body={"data": {"volcano-scheduler.conf": "actions: a"}})
+        with pytest.raises(ApiException) as caught:
+            core.read_namespaced_config_map(**{**where, "name": "other"})
+        assert status(caught.value)["message"] == 'configmaps "other" not found'
+    with running(scenario=True, days=0.1, folder=tmp_path, clock=lambda: now) as again:
+        core = client.CoreV1Api(config.new_client_from_config(str(again.kubeconfig)))
+        after = core.read_namespaced_config_map(**where)
+        assert after.data == {"volcano-scheduler.conf": "actions: a"}
+        assert after.metadata.uid != ""
+
+
 def test_a_stopped_queue_says_so_and_so_does_its_work(tmp_path: Path) -> None:
     with running(scenario=True, days=1.5) as sim:
         api = config.new_client_from_config(str(sim.kubeconfig))

@@ -15,6 +15,7 @@ from apps.quotas.policy_words import (
     share_text,
     volcano_policy,
 )
+from apps.quotas.volcano_plugin import QueuePlugin
 
 
 def words(spec: dict[str, Any]) -> dict[str, str]:
@@ -138,7 +139,7 @@ def test_a_weighted_share_has_a_unit(share: Decimal | None, said: str) -> None:
 def test_volcano_says_which_plugin_decides() -> None:
     spec = {"weight": 3, "reclaimable": False, "dequeue": "fifo", "priority": 5}
     by_plugin = {
-        plugin: {policy.code: policy.text for policy in volcano_policy(spec, plugin=plugin)}
+        plugin: {policy.code: policy.text for policy in volcano_policy(spec, plugin=QueuePlugin(plugin))}
         for plugin in ("proportion", "capacity", "")
     }
     assert "moves with demand" in by_plugin["proportion"]["plugin"]
@@ -148,7 +149,7 @@ def test_volcano_says_which_plugin_decides() -> None:
     assert by_plugin["proportion"]["weight"].startswith("3: ")
     assert "may not take back" in by_plugin[""]["reclaimable"]
     assert "stuck first workload" in by_plugin[""]["dequeue"]
-    assert [policy.value for policy in volcano_policy({}, plugin="")] == ["", "", "", "", ""]
+    assert [policy.value for policy in volcano_policy({}, plugin=QueuePlugin(""))] == ["", "", "", "", ""]
 
 
 def test_a_cohort_has_a_weight_only() -> None:

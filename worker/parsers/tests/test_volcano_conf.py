@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.parsers.base import ParseError
-from worker.parsers.volcano_conf import MOST_VALUES, ConfigMap, Meta, scheduler_row
+from worker.parsers.base import Meta, ParseError
+from worker.parsers.volcano_conf import MOST_VALUES, ConfigMap, scheduler_row
 
 BY_CHART = """
 actions: "enqueue, allocate, backfill"
