@@ -22,6 +22,7 @@ from apps.api.sources import SourcesView
 from apps.api.stack import StackView
 from apps.api.teams import TeamsView, TeamView
 from apps.api.topology import TopologyNodesView, TopologyView
+from apps.api.unknown_texts import UnknownTextsView
 from apps.api.usage import UsageHoursView, UsageView
 from apps.api.what_if import WhatIfView
 from apps.api.workloads import WorkloadsView, WorkloadView
@@ -57,6 +58,7 @@ urlpatterns = [
     path("v1/workloads/", WorkloadsView.as_view(), name="workloads"),
     re_path(rf"^v1/workloads/(?P<uid>{NAME})/$", WorkloadView.as_view(), name="workload"),
     path("v1/admission-failures/", AdmissionFailuresView.as_view(), name="admission-failures"),
+    path("v1/admission-failures/unknown/", UnknownTextsView.as_view(), name="admission-failures-unknown"),
     path("v1/usage/", UsageView.as_view(), name="usage"),
     path("v1/usage/hours/", UsageHoursView.as_view(), name="usage-hours"),
     path("v1/findings/", FindingsView.as_view(), name="findings"),

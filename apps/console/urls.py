@@ -16,6 +16,7 @@ from apps.console import (
     stack,
     teams,
     topology,
+    unknown_texts,
     what_if,
     workloads,
 )
@@ -37,6 +38,7 @@ urlpatterns = [
     path("queues/<slug:cluster>/<str:kind>/<str:name>/", queue_page.queue, name="queue"),
     path("findings/", findings.findings, name="findings"),
     path("admissions/", admissions.admissions, name="admissions"),
+    path("admissions/unknown/", unknown_texts.unknown, name="unknown_texts"),
     path("workloads/<str:uid>/", workloads.workload, name="workload"),
     path("sources/", sources.sources, name="sources"),
     path("sources/quarantine/<int:pk>/", sources.quarantined_bytes, name="quarantined_bytes"),

@@ -147,6 +147,7 @@ NAMELESS = {
     "console:logout": "takes no name",
     "console:preferences": "takes no name",
     "console:quarantined_bytes": "for platform admins",
+    "console:unknown_texts": "for platform admins",
     "console:glossary": "words, not objects",
     "api:what-if": "tested with bodies below",
     "api:schema": "the document is the same for all",
@@ -169,7 +170,7 @@ OF_THE_FLEET = frozenset(
         "cluster", "system", "state", "flavor", "resource", "everything", "bucket", "model", "sharing_mode", "node",
         "idle", "component", "version", "outliers", "capacity_type", "kind", "level", "pod", "cause", "reason",
         "deactivated", "by", "window", "severity", "code", "basis", "since", "until", "from", "to", "step",
-        "after_seq", "area", "direction",
+        "after_seq", "area", "direction", "origin",
     }
 )  # fmt: skip
 

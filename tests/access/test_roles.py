@@ -77,6 +77,11 @@ ROUTES: dict[str, list[Case]] = {
         ("/findings/?cluster=none", NOTHING),
     ],
     "console:admissions": [("/admissions/", EVERYBODY)],
+    "console:unknown_texts": [
+        ("/admissions/unknown/", ADMIN),
+        ("/admissions/unknown/?format=csv", ADMIN),
+        ("/admissions/unknown/?cluster=none", NOTHING),
+    ],
     "console:workload": [
         ("/workloads/uid-red-waits/", RED),
         ("/workloads/uid-red-runs/", RED),
@@ -184,6 +189,7 @@ ROUTES: dict[str, list[Case]] = {
         ("/api/v1/workloads/none/", rest(NOTHING)),
     ],
     "api:admission-failures": [("/api/v1/admission-failures/", rest(EVERYBODY))],
+    "api:admission-failures-unknown": [("/api/v1/admission-failures/unknown/", rest(ADMIN))],
     "api:usage": [("/api/v1/usage/", rest(EVERYBODY))],
     "api:usage-hours": [("/api/v1/usage/hours/?cluster=east", rest(EVERYBODY))],
     "api:findings": [("/api/v1/findings/", rest(EVERYBODY))],

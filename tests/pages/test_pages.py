@@ -29,6 +29,7 @@ PAGES = {
     "queue": "/queues/east/ClusterQueue/red-cq/",
     "findings": "/findings/",
     "admissions": "/admissions/",
+    "unknown_texts": "/admissions/unknown/",
     "workload": "/workloads/uid-red-waits/",
     "sources": "/sources/",
     "glossary": "/glossary/",
