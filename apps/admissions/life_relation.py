@@ -118,7 +118,7 @@ spans AS MATERIALIZED (
   WINDOW w AS (PARTITION BY cluster_id, uid ORDER BY started_at, id)
 ), attempts AS MATERIALIZED (
   SELECT cluster_id, uid, attempt, min(started_at) AS began, max(until_at) AS ended,
-    bool_or(ended_at IS NULL) AS is_open, bool_or(next_state = 'finished') AS finishes
+    bool_or(ended_at IS NULL) AS is_open, coalesce(bool_or(next_state = 'finished'), false) AS finishes
   FROM spans WHERE places GROUP BY cluster_id, uid, attempt
 )"""
 
@@ -243,7 +243,7 @@ CROSS JOIN LATERAL (SELECT
   least(s.until_at, m.seen_until) AS s_until,
   greatest(m.began, least(m.placed, m.evicted)) AS placed_at,
   greatest(m.began, m.placed, least(m.ready, m.evicted)) AS ready_at,
-  coalesce(greatest(m.began, m.scaled_at), 'infinity') AS scaled
+  greatest(m.began, coalesce(m.scaled_at, 'infinity')) AS scaled
 ) t
 CROSS JOIN LATERAL (VALUES
   ('unplaced', m.began, least(t.scaled, t.placed_at),
@@ -345,8 +345,8 @@ SELECT {_COLUMNS} FROM ({_OUTSIDE} UNION ALL {_INSIDE} UNION ALL {_BEFORE} UNION
 WHERE started_at < %(life_end)s AND until_at > %(life_start)s
 )"""  # noqa: S608 - constants of this module only
 
-# Stretches before quota is reserved; one ends where the work is deactivated, and never goes on. A wait that touches the window is given whole only when the window holds it all:
-# ask with the window that begins early enough, or by uids.
+# Stretches before quota is reserved; one ends where the work is deactivated, and never goes on. A wait that touches
+# the window is given whole only when the window holds it all: ask with one that begins early enough, or by uids.
 WAITS = """(
 SELECT cluster_id, kind, uid, piece, namespace, name, queue_name, queue,
   CASE WHEN number = 1 THEN 'first' ELSE 'again' END AS which, ended, began_at, ended_at, until_at, seconds,
