@@ -1,7 +1,8 @@
 """Why work does not start, at the size of a large fleet.
 
-Input: generated messages; output: ratios. `classify` is measured against a loop of `re.search` over the expressions of
-the same rules, both over the same distinct messages in one run, the loop over an even sample of them.
+Input: generated messages and work; output: ratios. `classify` is measured against a loop of `re.search` over the expressions of
+the same rules, both over the same distinct messages in one run, the loop over an even sample of them. The rollup of
+waiting work and the page that reads it: see _waiting.py.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from bench import _waiting
+from bench._page import ready
 from bench._report import Result, report
 
 MESSAGES = 100_000
@@ -128,7 +131,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true")
     as_json = parser.parse_args().json
-    report("admissions", [measure_classify()], as_json=as_json)
+    with ready():
+        report("admissions", [measure_classify(), *_waiting.measure()], as_json=as_json)
 
 
 if __name__ == "__main__":

@@ -18,13 +18,14 @@ from django.db import connection
 
 from apps.fleet.selectors import OwnershipPiece, ownership_pieces
 
-# The relation, and the condition that joins it to spans under the name `s`.
+# The relation, and the conditions that join it to what is named `s`: by whose it is, and to spans.
 OWNERS = """unnest(%(owner_cluster)s::bigint[], %(owner_kind)s::text[], %(owner_namespace)s::text[],
   %(owner_queue_name)s::text[], %(owner_queue)s::text[], %(owner_team)s::bigint[],
   %(owner_from)s::timestamptz[], %(owner_to)s::timestamptz[])
   AS o(cluster_id, kind, namespace, queue_name, queue, team_id, owned_from, owned_to)"""
-OWNERS_ON = """o.cluster_id = s.cluster_id AND o.kind = s.kind AND o.namespace = s.namespace
-  AND o.queue_name = s.queue_name AND o.queue = s.queue
+OWNERS_KEY = """o.cluster_id = s.cluster_id AND o.kind = s.kind AND o.namespace = s.namespace
+  AND o.queue_name = s.queue_name AND o.queue = s.queue"""
+OWNERS_ON = f"""{OWNERS_KEY}
   AND o.owned_from < coalesce(s.ended_at, 'infinity') AND o.owned_to > s.started_at"""
 
 _KEYS = """

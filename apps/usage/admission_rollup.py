@@ -38,6 +38,8 @@ from apps.usage.services import REDO_AT_MOST, observed_until
 
 # Hours that are computed, and can be lost, at once.
 CHUNK = timedelta(days=7)
+# Lives that are worked out in one statement: their sorting stays in memory, and the statement within its time.
+LIVES_AT_ONCE = 10_000
 _SOURCES = {"Workload": Source.KUEUE, "PodGroup": Source.VOLCANO, "Pod": Source.PODS}
 
 
@@ -134,8 +136,7 @@ def compute_hours(*, cluster: Cluster, start: datetime, end: datetime, now: date
         cursor.execute(sql.MAKE_WAITS, params)
         cursor.execute(sql.MAKE_STEPS, params)
         cursor.execute("CREATE INDEX ON rollup_steps (uid, started_at)")
-        cursor.execute("CREATE INDEX ON rollup_steps (piece)")
-        cursor.execute("ANALYZE rollup_steps, rollup_waits")
+        cursor.execute("ANALYZE rollup_steps (uid, piece, phase, state), rollup_waits (piece, uid)")
         cursor.execute(sql.NOTE_UNSEEN, params)
         for statement in (sql.BLOCK_HOURS, sql.WAIT_HOURS, sql.OUTCOME_HOURS):
             cursor.execute(statement, params)
@@ -160,12 +161,11 @@ def life_of(*, cluster: Cluster, start: datetime, end: datetime, now: datetime) 
         uids = [row[0] for row in cursor.fetchall()]
         for setting in sql.FOR_MANY:
             cursor.execute(f"SET LOCAL {setting}")
-        cursor.execute(sql.MAKE_LIFE, life_params([cluster.pk], start=_EVER, end=end, now=now, uids=uids))
-        for setting in sql.AFTERWARDS:
-            cursor.execute(f"SET LOCAL {setting}")
-        cursor.execute("CREATE INDEX ON rollup_life (uid)")
-        cursor.execute("CREATE INDEX ON rollup_life (piece)")
-        cursor.execute("ANALYZE rollup_life")
+        given = life_params([cluster.pk], start=_EVER, end=end, now=now, uids=())
+        cursor.execute(sql.MAKE_LIFE, given)
+        for first in range(0, len(uids), LIVES_AT_ONCE):
+            cursor.execute(sql.FILL_LIFE, {**given, "life_uids": uids[first : first + LIVES_AT_ONCE]})
+        cursor.execute("ANALYZE rollup_life (uid, piece, phase, requests)")
         cursor.execute(sql.LIFE_KEYS)
         keys = cursor.fetchall()
         cursor.execute(sql.LIFE_RESOURCES)
@@ -174,8 +174,13 @@ def life_of(*, cluster: Cluster, start: datetime, end: datetime, now: datetime) 
         oldest = cursor.fetchone()[0]
         params.update(owner_params_of(keys, cluster_ids=[cluster.pk], start=oldest, end=end))
         params.update(block_params(clusters=[cluster.pk], relation="rollup_life"))
+        for statement in (sql.MAKE_SHARED, sql.MAKE_YOUNGER, sql.MAKE_AMOUNTS):
+            cursor.execute(statement, params)
+        cursor.execute("ANALYZE rollup_shared, rollup_younger, rollup_amounts")
         yield params
-        cursor.execute("DROP TABLE rollup_life")
+        for setting in sql.AFTERWARDS:
+            cursor.execute(f"SET LOCAL {setting}")
+        cursor.execute("DROP TABLE rollup_life, rollup_shared, rollup_younger, rollup_amounts")
 
 
 _EVER = datetime(1970, 1, 1, tzinfo=UTC)

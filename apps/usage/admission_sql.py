@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from apps.admissions.blocks import BLOCKS, BLOCKS_ON
 from apps.admissions.life_relation import BLOCKING, LIFE, waits_of
-from apps.admissions.ownership import OWNERS, OWNERS_ON
+from apps.admissions.ownership import OWNERS, OWNERS_KEY, OWNERS_ON
 from apps.admissions.sizes import size_sql
 from apps.usage.rounding import rounded_sql
 
@@ -33,11 +33,12 @@ SELECT uid FROM observations_pod WHERE cluster_id = %(cluster)s AND (devices > 0
   AND coalesce(finished_at, gone_at, 'infinity') >= %(start)s
 """
 
-# The planner knows nothing of how many rows the parts of LIFE have, takes them for few, and joins them row by row: for
-# thousands of uids that is quadratic. Joined by hash it is linear.
+# The planner knows nothing of how many rows the parts of LIFE and arrays of parameters have, takes them for few, and joins
+# them row by row: for thousands of uids that is quadratic. Joined by hash it is linear.
 FOR_MANY = ("jit = off", "work_mem = '64MB'", "enable_nestloop = off", "enable_mergejoin = off")
 AFTERWARDS = ("enable_nestloop = on", "enable_mergejoin = on")
-MAKE_LIFE = f"CREATE TEMP TABLE rollup_life ON COMMIT DROP AS SELECT * FROM {LIFE} life"  # noqa: S608
+MAKE_LIFE = f"CREATE TEMP TABLE rollup_life ON COMMIT DROP AS SELECT * FROM {LIFE} life WITH NO DATA"  # noqa: S608
+FILL_LIFE = f"INSERT INTO rollup_life SELECT * FROM {LIFE} life"  # noqa: S608
 LIFE_KEYS = "SELECT DISTINCT cluster_id, kind, namespace, queue_name, queue FROM rollup_life"
 LIFE_RESOURCES = """
 SELECT jsonb_object_keys(requests) FROM (SELECT DISTINCT requests FROM rollup_life) r
@@ -45,23 +46,37 @@ UNION
 SELECT u->>'resource' FROM (SELECT DISTINCT usage FROM rollup_life) r CROSS JOIN LATERAL jsonb_array_elements(usage) u
 """
 
-# Blocked stretches within the hours. Of one piece's Workloads that are blocked at once the youngest counts.
-_BLOCKED = """
-SELECT cluster_id, kind, namespace, queue_name, queue, phase, state, reason, message, requests, usage,
-  lower(part) AS started_at, upper(part) AS ended_at
+# Pieces of work with several Workloads, of which two may be blocked at once: then the younger one counts.
+MAKE_SHARED = """
+CREATE TEMP TABLE rollup_shared ON COMMIT DROP AS
+SELECT l.piece, l.uid, min(l.started_at) AS born,
+  range_agg(tstzrange(l.started_at, l.until_at)) FILTER (WHERE phase = ANY(%(blocking)s)) AS blocked
+FROM rollup_life l
+WHERE piece IN (SELECT piece FROM rollup_life GROUP BY piece HAVING min(uid) <> max(uid))
+GROUP BY l.piece, l.uid
+"""
+MAKE_YOUNGER = """
+CREATE TEMP TABLE rollup_younger ON COMMIT DROP AS
+SELECT piece, uid FROM (
+  SELECT piece, uid, row_number() OVER (PARTITION BY piece ORDER BY born, uid) AS number FROM rollup_shared) s
+WHERE number > 1
+"""
+_COLUMNS = "cluster_id, kind, namespace, queue_name, queue, phase, state, reason, message, requests, usage"
+_BLOCKED = f"""
+SELECT {_COLUMNS}, greatest(started_at, %(start)s) AS started_at, least(until_at, %(end)s) AS ended_at
+FROM rollup_life
+WHERE phase = ANY(%(blocking)s) AND started_at < %(end)s AND until_at > %(start)s
+  AND piece NOT IN (SELECT piece FROM rollup_shared)
+UNION ALL
+SELECT {_COLUMNS}, lower(part), upper(part)
 FROM (
   SELECT l.*, unnest(tstzmultirange(tstzrange(greatest(l.started_at, %(start)s), least(l.until_at, %(end)s)))
-    - coalesce(y.younger, '{}'::tstzmultirange)) AS part
-  FROM rollup_life l
-  LEFT JOIN LATERAL (
-    SELECT range_agg(tstzrange(o.started_at, o.until_at)) AS younger FROM rollup_life o
-    JOIN (SELECT uid, min(started_at) AS born FROM rollup_life WHERE piece = l.piece GROUP BY uid) b USING (uid)
-    WHERE o.piece = l.piece AND o.phase = ANY(%(blocking)s)
-      AND (b.born, o.uid) > ((SELECT min(started_at) FROM rollup_life WHERE uid = l.uid), l.uid)
-  ) y ON l.piece IN (SELECT piece FROM rollup_life GROUP BY piece HAVING count(DISTINCT uid) > 1)
+    - coalesce((SELECT range_agg(o.blocked) FROM rollup_shared o
+      WHERE o.piece = me.piece AND (o.born, o.uid) > (me.born, me.uid)), '{{}}'::tstzmultirange)) AS part
+  FROM rollup_life l JOIN rollup_shared me USING (piece, uid)
   WHERE l.phase = ANY(%(blocking)s) AND l.started_at < %(end)s AND l.until_at > %(start)s
 ) cut
-"""
+"""  # noqa: S608 - constants
 
 _AMOUNTS = """
 SELECT ''::text AS resource, 1::numeric AS quantity, coalesce((
@@ -76,54 +91,68 @@ WHERE key = ANY(%(devices)s) AND NOT EXISTS (
   SELECT FROM jsonb_array_elements(s.usage) u WHERE u->>'resource' = ANY(%(devices)s))
 """
 
+# Work asks for few different things: each is taken apart once.
+MAKE_AMOUNTS = f"""
+CREATE TEMP TABLE rollup_amounts ON COMMIT DROP AS
+SELECT s.requests, s.usage, a.resource, a.quantity, a.flavor
+FROM (SELECT DISTINCT requests, usage FROM rollup_life WHERE phase = ANY(%(blocking)s)) s
+CROSS JOIN LATERAL ({_AMOUNTS}) a
+"""  # noqa: S608 - constants
+
 BLOCK_HOURS = f"""
 INSERT INTO usage_blockhour (cluster_id, team_id, queue, flavor, layer, cause, reason, resource, step, hour, rules,
   current, seconds)
 SELECT cluster_id, team_id, queue, flavor, layer, cause, reason, resource, 'hour', hour, %(rules)s, true,
-  sum(quantity * extract(epoch FROM least(high, hour + interval '1 hour') - greatest(low, hour)))
+  sum(quantity * seconds)
 FROM (
-  SELECT s.cluster_id, o.team_id, s.queue, a.flavor, b.layer, b.cause, s.reason, a.resource, a.quantity,
-    greatest(s.started_at, o.owned_from) AS low, least(s.ended_at, o.owned_to) AS high
-  FROM ({_BLOCKED}) s
-  JOIN {OWNERS} ON {OWNERS_ON}
-  JOIN {BLOCKS} ON {BLOCKS_ON}
-  CROSS JOIN LATERAL ({_AMOUNTS}) a
-) parts
-CROSS JOIN LATERAL generate_series(date_trunc('hour', low, 'UTC'), high - interval '1 microsecond',
-  interval '1 hour') AS hour
-WHERE low < high
+  SELECT cluster_id, team_id, queue, layer, cause, reason, requests, usage, hour,
+    sum(extract(epoch FROM least(high, hour + interval '1 hour') - greatest(low, hour))) AS seconds
+  FROM (
+    SELECT s.cluster_id, o.team_id, s.queue, b.layer, b.cause, s.reason, s.requests, s.usage,
+      greatest(s.started_at, o.owned_from) AS low, least(s.ended_at, o.owned_to) AS high
+    FROM ({_BLOCKED}) s
+    JOIN {OWNERS} ON {OWNERS_ON}
+    JOIN {BLOCKS} ON {BLOCKS_ON}
+  ) parts
+  CROSS JOIN LATERAL generate_series(date_trunc('hour', low, 'UTC'), high - interval '1 microsecond',
+    interval '1 hour') AS hour
+  WHERE low < high
+  GROUP BY cluster_id, team_id, queue, layer, cause, reason, requests, usage, hour
+) sums
+JOIN rollup_amounts a USING (requests, usage)
 GROUP BY cluster_id, team_id, queue, flavor, layer, cause, reason, resource, hour
-HAVING sum(quantity) > 0
+HAVING sum(quantity * seconds) > 0
 """  # noqa: S608 - constants
 
 # A piece of work waits for the first time once: what a re-created Workload waits is a wait again.
 MAKE_WAITS = f"""
 CREATE TEMP TABLE rollup_waits ON COMMIT DROP AS
-SELECT w.*, CASE WHEN w.which = 'first' AND w.uid = p.uid THEN 'first' ELSE 'again' END AS nth
-FROM {waits_of("rollup_life")} w
-JOIN (SELECT DISTINCT ON (piece) piece, uid FROM rollup_life WHERE kind <> 'Pod' ORDER BY piece, started_at, uid) p
-  USING (piece)
+SELECT w.*, CASE WHEN w.which = 'first' AND y.uid IS NULL THEN 'first' ELSE 'again' END AS nth
+FROM {waits_of("rollup_life")} w LEFT JOIN rollup_younger y USING (piece, uid)
 """  # noqa: S608 - constants
 
-_MOST = """(SELECT max(value::numeric) FROM jsonb_each_text(s.requests) WHERE key = ANY(%(devices)s))"""
+_MOST = """(SELECT max(value::numeric) FROM jsonb_each_text(requests) WHERE key = ANY(%(devices)s))"""
 _FLAVOR = """coalesce((SELECT CASE WHEN count(DISTINCT u->>'flavor') = 1 THEN min(u->>'flavor') END
-  FROM jsonb_array_elements(s.usage) u WHERE u->>'resource' = ANY(%(devices)s)), '')"""
+  FROM jsonb_array_elements(usage) u WHERE u->>'resource' = ANY(%(devices)s)), '')"""
 
 WAIT_HOURS = f"""
 INSERT INTO usage_waithour (cluster_id, team_id, queue, flavor, size, which, ended, step, hour, ended_in, seconds, count)
-SELECT s.cluster_id, o.team_id, s.queue, {_FLAVOR}, {size_sql(_MOST)}, s.nth, s.ended, 'hour',
+SELECT s.cluster_id, o.team_id, s.queue, f.flavor, z.size, s.nth, s.ended, 'hour',
   date_trunc('hour', s.began_at, 'UTC'), date_trunc('hour', s.ended_at, 'UTC'), {rounded_sql("s.seconds")}, count(*)
-FROM rollup_waits s
-JOIN {OWNERS} ON o.cluster_id = s.cluster_id AND o.kind = s.kind AND o.namespace = s.namespace
-  AND o.queue_name = s.queue_name AND o.queue = s.queue AND o.owned_from <= s.began_at AND o.owned_to > s.began_at
-WHERE s.ended IN ('reserved', 'gave_up') AND s.ended_at >= %(start)s AND s.ended_at < %(end)s
+FROM (SELECT *, coalesce(usage, '[]'::jsonb) AS held FROM rollup_waits
+  WHERE ended IN ('reserved', 'gave_up') AND ended_at >= %(start)s AND ended_at < %(end)s) s
+JOIN {OWNERS} ON {OWNERS_KEY} AND o.owned_from <= s.began_at AND o.owned_to > s.began_at
+JOIN (SELECT requests, {size_sql(_MOST)} AS size FROM (SELECT DISTINCT requests FROM rollup_waits) r) z USING (requests)
+JOIN (SELECT usage AS held, {_FLAVOR} AS flavor
+  FROM (SELECT DISTINCT coalesce(usage, '[]'::jsonb) AS usage FROM rollup_waits) u) f USING (held)
 GROUP BY 1, 2, 3, 4, 5, 6, 7, 9, 10, 11
 """  # noqa: S608 - constants
 
 # Every change in the life of a uid, with what was before.
 MAKE_STEPS = """
 CREATE TEMP TABLE rollup_steps ON COMMIT DROP AS
-SELECT l.*, lag(state) OVER w AS before, lag(phase) OVER w AS phase_before, lag(reason) OVER w AS reason_before,
+SELECT cluster_id, kind, uid, piece, namespace, queue_name, queue, phase, state, reason, started_at,
+  CASE WHEN phase = 'finished' THEN message ELSE '' END AS message, lag(state) OVER w AS before, lag(phase) OVER w AS phase_before, lag(reason) OVER w AS reason_before,
   lag(started_at) OVER w AS before_at, row_number() OVER w = 1 AS is_first
 FROM rollup_life l WINDOW w AS (PARTITION BY cluster_id, kind, uid ORDER BY started_at)
 """
@@ -153,8 +182,8 @@ _WON = """CASE
   ELSE 'failed' END"""
 
 _HAPPENED = f"""
-SELECT DISTINCT ON (piece) cluster_id, kind, namespace, queue_name, queue, 'submitted' AS what, '' AS reason,
-  started_at AS at, 1 AS n FROM (SELECT * FROM rollup_steps WHERE is_first ORDER BY piece, started_at, uid) first
+SELECT cluster_id, kind, namespace, queue_name, queue, 'submitted' AS what, '' AS reason, started_at AS at, 1 AS n
+FROM rollup_steps s WHERE is_first AND uid NOT IN (SELECT uid FROM rollup_younger)
 UNION ALL
 SELECT cluster_id, kind, namespace, queue_name, queue, 'reserved', '', ended_at, 1 FROM rollup_waits
 WHERE ended = 'reserved'
@@ -179,11 +208,9 @@ SELECT cluster_id, kind, namespace, queue_name, queue, 'retried', 'requeued', st
 WHERE before IN ('reserved', 'admitted', 'deactivated') AND state = 'pending'
 UNION ALL
 SELECT s.cluster_id, s.kind, s.namespace, s.queue_name, s.queue, 'retried', 'recreated', s.started_at, 1
-FROM rollup_steps s
-WHERE s.is_first AND s.kind = 'Workload' AND EXISTS (
-  SELECT FROM rollup_steps o WHERE o.piece = s.piece AND o.uid <> s.uid AND o.is_first
-    AND (o.started_at, o.uid) < (s.started_at, s.uid))
-  AND NOT EXISTS (SELECT FROM rollup_steps o WHERE o.piece = s.piece AND o.reason = 'WorkloadSliceReplaced')
+FROM rollup_steps s JOIN rollup_younger y USING (piece, uid)
+WHERE s.is_first AND s.kind = 'Workload'
+  AND s.piece NOT IN (SELECT piece FROM rollup_steps WHERE reason = 'WorkloadSliceReplaced')
 UNION ALL
 SELECT s.cluster_id, s.kind, s.namespace, s.queue_name, s.queue, e.what, 'not_seen', u.noticed_at, u.count
 FROM usage_unseenevictions u
@@ -196,8 +223,7 @@ OUTCOME_HOURS = f"""
 INSERT INTO usage_outcomehour (cluster_id, team_id, queue, step, hour, what, reason, count)
 SELECT s.cluster_id, o.team_id, s.queue, 'hour', date_trunc('hour', s.at, 'UTC'), s.what, s.reason, sum(s.n)
 FROM ({_HAPPENED}) s
-JOIN {OWNERS} ON o.cluster_id = s.cluster_id AND o.kind = s.kind AND o.namespace = s.namespace
-  AND o.queue_name = s.queue_name AND o.queue = s.queue AND o.owned_from <= s.at AND o.owned_to > s.at
+JOIN {OWNERS} ON {OWNERS_KEY} AND o.owned_from <= s.at AND o.owned_to > s.at
 WHERE s.at >= %(start)s AND s.at < %(end)s
 GROUP BY 1, 2, 3, 5, 6, 7
 """  # noqa: S608 - constants

@@ -20,5 +20,6 @@ def rounded_seconds(seconds: Decimal) -> int:
 
 def rounded_sql(seconds: str) -> str:
     """The same of an SQL expression (numeric, not negative), as bigint."""
-    unit = f"(10 ^ greatest(0, length(trunc({seconds})::text) - {_DIGITS}))::numeric"
+    units = ",".join(str(10 ** max(0, length - _DIGITS)) for length in range(1, 19))
+    unit = f"(ARRAY[{units}]::numeric[])[length(trunc({seconds})::text)]"
     return f"(trunc({seconds} / {unit} + 0.5) * {unit})::bigint"
