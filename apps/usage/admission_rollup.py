@@ -136,7 +136,6 @@ def compute_hours(*, cluster: Cluster, start: datetime, end: datetime, now: date
         cursor.execute(sql.MAKE_WAITS, params)
         cursor.execute(sql.MAKE_STEPS, params)
         cursor.execute("CREATE INDEX ON rollup_steps (uid, started_at)")
-        cursor.execute("ANALYZE rollup_steps (uid, piece, phase, state), rollup_waits (piece, uid)")
         cursor.execute(sql.NOTE_UNSEEN, params)
         for statement in (sql.BLOCK_HOURS, sql.WAIT_HOURS, sql.OUTCOME_HOURS):
             cursor.execute(statement, params)
@@ -165,10 +164,10 @@ def life_of(*, cluster: Cluster, start: datetime, end: datetime, now: datetime) 
         cursor.execute(sql.MAKE_LIFE, given)
         for first in range(0, len(uids), LIVES_AT_ONCE):
             cursor.execute(sql.FILL_LIFE, {**given, "life_uids": uids[first : first + LIVES_AT_ONCE]})
-        cursor.execute("ANALYZE rollup_life (uid, piece, phase, requests)")
         cursor.execute(sql.LIFE_KEYS)
         keys = cursor.fetchall()
-        cursor.execute(sql.LIFE_RESOURCES)
+        cursor.execute(sql.MAKE_ASKED)
+        cursor.execute(sql.RESOURCES)
         params["devices"] = [name for (name,) in cursor.fetchall() if is_device(name)]
         cursor.execute("SELECT least(min(started_at), %(start)s) FROM rollup_life", params)
         oldest = cursor.fetchone()[0]
@@ -176,11 +175,12 @@ def life_of(*, cluster: Cluster, start: datetime, end: datetime, now: datetime) 
         params.update(block_params(clusters=[cluster.pk], relation="rollup_life"))
         for statement in (sql.MAKE_SHARED, sql.MAKE_YOUNGER, sql.MAKE_AMOUNTS):
             cursor.execute(statement, params)
-        cursor.execute("ANALYZE rollup_shared, rollup_younger, rollup_amounts")
+        for setting in sql.FOR_SUMS:
+            cursor.execute(f"SET LOCAL {setting}")
         yield params
         for setting in sql.AFTERWARDS:
             cursor.execute(f"SET LOCAL {setting}")
-        cursor.execute("DROP TABLE rollup_life, rollup_shared, rollup_younger, rollup_amounts")
+        cursor.execute("DROP TABLE rollup_life, rollup_asked, rollup_shared, rollup_younger, rollup_amounts")
 
 
 _EVER = datetime(1970, 1, 1, tzinfo=UTC)

@@ -36,14 +36,19 @@ SELECT uid FROM observations_pod WHERE cluster_id = %(cluster)s AND (devices > 0
 # The planner knows nothing of how many rows the parts of LIFE and arrays of parameters have, takes them for few, and joins
 # them row by row: for thousands of uids that is quadratic. Joined by hash it is linear.
 FOR_MANY = ("jit = off", "work_mem = '64MB'", "enable_nestloop = off", "enable_mergejoin = off")
-AFTERWARDS = ("enable_nestloop = on", "enable_mergejoin = on")
+FOR_SUMS = ("enable_sort = off",)
+AFTERWARDS = ("enable_nestloop = on", "enable_mergejoin = on", "enable_sort = on")
 MAKE_LIFE = f"CREATE TEMP TABLE rollup_life ON COMMIT DROP AS SELECT * FROM {LIFE} life WITH NO DATA"  # noqa: S608
 FILL_LIFE = f"INSERT INTO rollup_life SELECT * FROM {LIFE} life"  # noqa: S608
 LIFE_KEYS = "SELECT DISTINCT cluster_id, kind, namespace, queue_name, queue FROM rollup_life"
-LIFE_RESOURCES = """
-SELECT jsonb_object_keys(requests) FROM (SELECT DISTINCT requests FROM rollup_life) r
+# Work asks for few different things: each is taken apart once.
+MAKE_ASKED = (
+    "CREATE TEMP TABLE rollup_asked ON COMMIT DROP AS SELECT DISTINCT requests, usage FROM rollup_life"
+)
+RESOURCES = """
+SELECT jsonb_object_keys(requests) FROM rollup_asked
 UNION
-SELECT u->>'resource' FROM (SELECT DISTINCT usage FROM rollup_life) r CROSS JOIN LATERAL jsonb_array_elements(usage) u
+SELECT u->>'resource' FROM rollup_asked CROSS JOIN LATERAL jsonb_array_elements(usage) u
 """
 
 # Pieces of work with several Workloads, of which two may be blocked at once: then the younger one counts.
@@ -91,12 +96,9 @@ WHERE key = ANY(%(devices)s) AND NOT EXISTS (
   SELECT FROM jsonb_array_elements(s.usage) u WHERE u->>'resource' = ANY(%(devices)s))
 """
 
-# Work asks for few different things: each is taken apart once.
 MAKE_AMOUNTS = f"""
 CREATE TEMP TABLE rollup_amounts ON COMMIT DROP AS
-SELECT s.requests, s.usage, a.resource, a.quantity, a.flavor
-FROM (SELECT DISTINCT requests, usage FROM rollup_life WHERE phase = ANY(%(blocking)s)) s
-CROSS JOIN LATERAL ({_AMOUNTS}) a
+SELECT s.requests, s.usage, a.resource, a.quantity, a.flavor FROM rollup_asked s CROSS JOIN LATERAL ({_AMOUNTS}) a
 """  # noqa: S608 - constants
 
 BLOCK_HOURS = f"""
@@ -131,6 +133,7 @@ SELECT w.*, CASE WHEN w.which = 'first' AND y.uid IS NULL THEN 'first' ELSE 'aga
 FROM {waits_of("rollup_life")} w LEFT JOIN rollup_younger y USING (piece, uid)
 """  # noqa: S608 - constants
 
+# OFFSET 0 keeps the planner from working out size and flavor of every row instead of every different one.
 _MOST = """(SELECT max(value::numeric) FROM jsonb_each_text(requests) WHERE key = ANY(%(devices)s))"""
 _FLAVOR = """coalesce((SELECT CASE WHEN count(DISTINCT u->>'flavor') = 1 THEN min(u->>'flavor') END
   FROM jsonb_array_elements(usage) u WHERE u->>'resource' = ANY(%(devices)s)), '')"""
@@ -142,9 +145,9 @@ SELECT s.cluster_id, o.team_id, s.queue, f.flavor, z.size, s.nth, s.ended, 'hour
 FROM (SELECT *, coalesce(usage, '[]'::jsonb) AS held FROM rollup_waits
   WHERE ended IN ('reserved', 'gave_up') AND ended_at >= %(start)s AND ended_at < %(end)s) s
 JOIN {OWNERS} ON {OWNERS_KEY} AND o.owned_from <= s.began_at AND o.owned_to > s.began_at
-JOIN (SELECT requests, {size_sql(_MOST)} AS size FROM (SELECT DISTINCT requests FROM rollup_waits) r) z USING (requests)
+JOIN (SELECT requests, {size_sql(_MOST)} AS size FROM (SELECT DISTINCT requests FROM rollup_waits) r OFFSET 0) z USING (requests)
 JOIN (SELECT usage AS held, {_FLAVOR} AS flavor
-  FROM (SELECT DISTINCT coalesce(usage, '[]'::jsonb) AS usage FROM rollup_waits) u) f USING (held)
+  FROM (SELECT DISTINCT coalesce(usage, '[]'::jsonb) AS usage FROM rollup_waits) u OFFSET 0) f USING (held)
 GROUP BY 1, 2, 3, 4, 5, 6, 7, 9, 10, 11
 """  # noqa: S608 - constants
 
