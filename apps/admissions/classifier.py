@@ -109,7 +109,7 @@ def _of_nodes(parts: Sequence[Part], facts: NodeFacts | None) -> Part:
     for step, nodes, names, rule in (
         (facts.matching, facts.carrying, _MATCHING, "node-affinity"),
         (facts.tolerated, facts.matching, _TOLERATED, "node-taint"),
-        (facts.usable, facts.tolerated, _USABLE, "node-unschedulable"),
+        (facts.usable, facts.tolerated, frozenset[str](), "node-out-of-use"),
         (facts.large, facts.usable, frozenset[str](), "node-too-small"),
     ):
         if step == 0:

@@ -60,6 +60,8 @@ RULE_SENTENCES: dict[str, Promise] = {
     "insufficient-host": _("%(nodes)s nodes have too little free %(resource)s"),
     "node-affinity": _("%(nodes)s nodes do not match the selector"),
     "node-taint": _("%(nodes)s nodes have a taint that is not tolerated"),
+    "node-out-of-use": _("the nodes that would fit are out of use: %(nodes)s"),
+    "node-too-small": _("too large for each of the %(nodes)s nodes that would fit, even when empty"),
     "node-unschedulable": _("%(nodes)s nodes are cordoned"),
 }
 

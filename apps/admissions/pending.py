@@ -14,10 +14,11 @@ from typing import Any
 
 from django.db import connection
 
-from apps.admissions.classifier import Check, Verdict, classify
+from apps.admissions.classifier import Check, NodeFacts, Verdict, classify
 from apps.admissions.labels import NO_REASON
+from apps.admissions.node_facts import NodeShape, amounts, facts_for
 from apps.fleet.models import Cluster
-from apps.fleet.registry import registry
+from apps.fleet.registry import is_device, registry
 from apps.fleet.selectors import BindingIndex
 
 # `Criteria.team` of work that no team owns.
@@ -58,6 +59,7 @@ class Pending:
     waits_since: datetime
     requests: str
     checks: str
+    one_pod: str
     team_id: int | None
     surroundings: Surroundings
 
@@ -75,6 +77,7 @@ class Pending:
             reason=self.reason,
             message=self.message,
             checks=_decoded(self.checks) if self.checks != "[]" else (),
+            one_pod=self.one_pod,
         )
 
 
@@ -94,7 +97,7 @@ _WORKLOADS = """
 SELECT w.id, w.cluster_id, w.kind, w.namespace, w.name, w.queue_name,
   coalesce(nullif(w.cluster_queue, ''), q.queue, '') AS queue, w.state, w.reason, w.message,
   CASE WHEN w.message = '' THEN '' WHEN w.state = 'reserved' THEN 'check' ELSE 'condition' END AS message_source,
-  coalesce(w.queued_at, w.created_at, w.first_seen_at) AS waits_since, w.requests, w.checks
+  coalesce(w.queued_at, w.created_at, w.first_seen_at) AS waits_since, w.requests, w.checks, '{}'::jsonb AS one_pod
 FROM observations_workload w
 LEFT JOIN local_queues q ON q.cluster_id = w.cluster_id AND q.namespace = w.namespace AND q.name = w.queue_name
 WHERE w.cluster_id = ANY(%(clusters)s) AND w.gone_at IS NULL AND w.state = ANY(%(states)s)
@@ -107,8 +110,15 @@ _GROUPS = """
 SELECT w.id, w.cluster_id, w.kind, w.namespace, w.name, w.queue_name, w.queue_name AS queue, w.state,
   coalesce(e.reason, w.reason) AS reason, coalesce(e.message, w.message) AS message,
   CASE WHEN e.message IS NOT NULL THEN 'event' WHEN w.message = '' THEN '' ELSE 'condition' END AS message_source,
-  coalesce(w.queued_at, w.created_at, w.first_seen_at) AS waits_since, w.requests, w.checks
+  coalesce(w.queued_at, w.created_at, w.first_seen_at) AS waits_since, w.requests, w.checks,
+  coalesce(o.one_pod, '{}'::jsonb) AS one_pod
 FROM observations_workload w
+LEFT JOIN LATERAL (
+  SELECT jsonb_build_object('requests', p.requests, 'placement', p.placement) AS one_pod FROM observations_pod p
+  WHERE w.message LIKE '%%nodes are%%' AND p.cluster_id = w.cluster_id AND p.namespace = w.namespace
+    AND p.pod_group = w.name AND p.gone_at IS NULL AND p.node_name = ''
+  ORDER BY position(p.name || ': ' IN w.message) > 0 DESC, p.id LIMIT 1
+) o ON true
 LEFT JOIN LATERAL (
   SELECT e.reason, e.message FROM observations_event e
   WHERE w.message = '' AND e.cluster_id = w.cluster_id AND e.object_uid = w.uid AND e.reason = 'Unschedulable'
@@ -145,7 +155,8 @@ SELECT p.id, p.cluster_id, 'Pod' AS kind, p.namespace, p.name, coalesce(w.queue_
   coalesce(p.conditions->'PodScheduled'->>'message', '') AS message,
   CASE WHEN coalesce(p.conditions->'PodScheduled'->>'message', '') = '' THEN '' ELSE 'pod' END AS message_source,
   coalesce(p.created_at, p.first_seen_at) AS waits_since,
-  p.requests || coalesce(claimed.asked, '{{}}'::jsonb) AS requests, '[]'::jsonb AS checks
+  p.requests || coalesce(claimed.asked, '{{}}'::jsonb) AS requests, '[]'::jsonb AS checks,
+  jsonb_build_object('requests', p.requests, 'placement', p.placement) AS one_pod
 FROM observations_pod p
 LEFT JOIN LATERAL ({_CLAIMED}) claimed ON true
 LEFT JOIN LATERAL (
@@ -187,7 +198,7 @@ _ALL = (
     _WORK
     + """
 SELECT work.id, cluster_id, kind, namespace, name, queue_name, queue, state, reason, message, message_source,
-  waits_since, requests, checks, p.team_id
+  waits_since, requests, checks, one_pod, p.team_id
 FROM work
 JOIN unnest(%(place_cluster)s::bigint[], %(place_kind)s::text[], %(place_namespace)s::text[],
   %(place_queue_name)s::text[], %(place_queue)s::text[], %(place_team)s::bigint[])
@@ -212,8 +223,34 @@ WHERE cluster_id = ANY(%s) AND kind = 'AdmissionCheck' AND gone_at IS NULL
 """
 
 
+_NODES = """
+SELECT cluster_id, name, labels, taints, conditions->'Ready'->>'status' = 'True', unschedulable, capacity, allocatable
+FROM observations_node WHERE cluster_id = ANY(%s) AND gone_at IS NULL
+"""
+
+
+def _nodes(cluster_ids: Sequence[int]) -> dict[int, list[NodeShape]]:
+    """{cluster: its nodes now}."""
+    found: dict[int, list[NodeShape]] = {}
+    with connection.cursor() as cursor:
+        cursor.execute(_NODES, [list(cluster_ids)])
+        for cluster_id, name, labels, taints, ready, cordoned, capacity, allocatable in cursor.fetchall():
+            shape = NodeShape(
+                name,
+                _decoded(labels),
+                _decoded(taints),
+                bool(ready),
+                cordoned,
+                amounts(_decoded(capacity)),
+                amounts(_decoded(allocatable)),
+            )
+            found.setdefault(cluster_id, []).append(shape)
+    return found
+
+
 class Surroundings:
-    """What a workload's own text leaves out: why its queue is inactive, who answers its checks."""
+    """What a workload's own text leaves out: why its queue is inactive, who answers its checks, which nodes could take
+    its pods at all. Read once; the nodes only when a text speaks of them."""
 
     def __init__(self, cluster_ids: Sequence[int]) -> None:
         with connection.cursor() as cursor:
@@ -221,10 +258,43 @@ class Surroundings:
             self.queue_reasons = {(row[0], row[1]): row[2] or "" for row in cursor.fetchall()}
             cursor.execute(_CONTROLLERS, [list(cluster_ids)])
             self.controllers = {(row[0], row[1]): row[2] for row in cursor.fetchall()}
+        self.cluster_ids = list(cluster_ids)
+        self._nodes: dict[int, list[NodeShape]] | None = None
+        self._facts: dict[tuple[int, str], NodeFacts | None] = {}
+
+    def nodes_for(self, cluster_id: int, one_pod: str) -> NodeFacts | None:
+        """What the nodes are for a pod {requests, placement}; None for one that asks for no device."""
+        key = (cluster_id, one_pod)
+        if key not in self._facts:
+            asked = _decoded(one_pod)
+            requests = amounts(asked["requests"])
+            devices = {name: amount for name, amount in requests.items() if is_device(name)}
+            if self._nodes is None and devices:
+                self._nodes = _nodes(self.cluster_ids)
+            self._facts[key] = (
+                facts_for(
+                    (self._nodes or {}).get(cluster_id, ()),
+                    devices=devices,
+                    requests=requests,
+                    placement=asked["placement"],
+                )
+                if devices
+                else None
+            )
+        return self._facts[key]
 
     def verdict(
-        self, *, cluster_id: int, queue: str, state: str, reason: str, message: str, checks: Sequence[Any]
+        self,
+        *,
+        cluster_id: int,
+        queue: str,
+        state: str,
+        reason: str,
+        message: str,
+        checks: Sequence[Any],
+        one_pod: str = "{}",
     ) -> Verdict:
+        """`one_pod`: {requests, placement} of a pod that waits for a node, as JSON; "{}" for none."""
         return classify(
             state=state,
             reason=reason,
@@ -234,6 +304,7 @@ class Surroundings:
                 for c in checks
             ),
             queue_reason=self.queue_reasons.get((cluster_id, queue), ""),
+            nodes=self.nodes_for(cluster_id, one_pod) if one_pod != "{}" and "nodes are" in message else None,
         )
 
 

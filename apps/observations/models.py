@@ -123,7 +123,9 @@ class Pod(ObservedObject):
     plus overhead); `conditions`: {type: {status, reason, message, since}}; `devices` counts accelerator units of
     any kind in `requests` and serves only to find GPU pods, never as a total across kinds. `claims`: the
     ResourceClaims the pod uses, [{claim, resources}]; `resources` names the extended resources of `requests` that
-    this claim serves (status.extendedResourceClaimStatus), [] for an ordinary claim."""
+    this claim serves (status.extendedResourceClaimStatus), [] for an ordinary claim. `placement`: of a pod that has no
+    node yet, on which nodes it may run: {node_selector, affinity: required nodeSelectorTerms, tolerations}, absent keys
+    left out."""
 
     node_name = models.CharField(max_length=253, blank=True, default="")
     phase = models.CharField(max_length=20, blank=True, default="")
@@ -142,6 +144,7 @@ class Pod(ObservedObject):
     claims = models.JSONField(default=list, db_default=[])
     conditions = models.JSONField(default=dict)
     scheduling_gates = models.JSONField(default=list)
+    placement = models.JSONField(default=dict, db_default={})
     bound_at = models.DateTimeField(null=True)
     started_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)

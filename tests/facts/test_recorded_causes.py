@@ -29,6 +29,7 @@ KUEUE = [
     ("ResourceClaim", "kueue/resourceclaims.json"),
 ]
 VOLCANO = [
+    ("Node", "nodes.json"),
     ("VolcanoQueue", "queues.json"),
     ("PodGroup", "podgroups.json"),
     ("Pod", "pods.json"),
@@ -46,7 +47,6 @@ class Work(NamedTuple):
     missing: str = ""
 
 
-CORDONED = "needs the node labels: the one node that matches is out of use"
 RUNS_AGAIN = "runs again when the list was taken; its preemption is in the past"
 TRIES_AGAIN = "placed again and within its ready timeout when this list was taken; see the later list"
 NO_WORKLOAD = "no Workload exists; needs the Job's events"
@@ -81,12 +81,12 @@ KUEUE_WORK = [
     Work("team-a/chk-reject", "held", "check-rejected"),
     Work("team-a/a-never-ready", "startup", "", "", TRIES_AGAIN),
     Work("team-a/a-max-exec", "held", "time-limit"),
-    Work("lab/p-too-many-gpus", "capacity", "insufficient-device"),
+    Work("lab/p-too-many-gpus", "capacity", "node-too-small"),
     Work("lab/dra-nine", "capacity", "dra-claims"),
     Work("lab/p-no-such-label", "model", "node-affinity"),
-    Work("lab/p-taint", "model", "node-affinity"),
-    Work("lab/p-cordoned", "capacity", "node-affinity", "model", CORDONED),
-    Work("lab/p-notready", "capacity", "node-affinity", "model", CORDONED),
+    Work("lab/p-taint", "model", "node-taint"),
+    Work("lab/p-cordoned", "capacity", "node-out-of-use"),
+    Work("lab/p-notready", "capacity", "node-out-of-use"),
     Work("lab/p-ascend-wait", "capacity", "insufficient-device"),
     Work("lab/dra-mig-3", "capacity", "dra-claims"),
     Work("lab/p-gated", "held", "scheduling-gated"),
@@ -97,14 +97,13 @@ LATER_WORK = [
     Work("team-a/a-no-room", "startup", "ready-timeout"),
     Work("team-b/b-urgent", "startup", "ready-timeout"),
 ]
-HIDDEN = "a full node hides its wrong label or taint: needs the node labels"
 VOLCANO_WORK = [
     Work("nlp/llm-pretrain", "quota", "volcano-quota"),
     Work("speech/over-capability", "quota", "volcano-quota"),
     Work("vision/huge-cpu", "quota", "volcano-quota"),
     Work("batch/urgent", "quota", "volcano-quota"),
-    Work("speech/wrong-model", "model", "insufficient-device", "capacity", HIDDEN),
-    Work("nlp/tolerates-nothing", "model", "insufficient-device", "capacity", HIDDEN),
+    Work("speech/wrong-model", "model", "node-affinity"),
+    Work("nlp/tolerates-nothing", "model", "node-taint"),
     Work("nlp/orphan-group", "transient", "gang-no-tasks"),
 ]
 IN_PROPORTION = [*VOLCANO_WORK, Work("vision/gang-too-big", "capacity", "insufficient-device")]

@@ -302,6 +302,7 @@ def _more(world: World, number: int) -> None:
         row.save()
 
 
+FOR_ADMINS = {"/admissions/unknown/"}
 # The overview asks every layer at once, a node's page its cards, their telemetry and its software.
 MOST_QUERIES = {
     "/": 90,
@@ -316,6 +317,9 @@ MOST_QUERIES = {
 def test_a_page_takes_as_many_queries_for_many_rows_as_for_few(world: World, path: str, role: str) -> None:
     """The pin: the cost of a page does not grow with its rows, and stays small."""
     client = world.client(role)
+    if role == "red_lead" and path in FOR_ADMINS:
+        text(client, path, status=404)
+        return
     _more(world, 0)
     text(client, path)
     with CaptureQueriesContext(connection) as few:

@@ -34,7 +34,7 @@ from .base import (
     said,
     to_json,
 )
-from .resources import PodResources, as_text, devices_in, effective_requests
+from .resources import PodPlacement, as_text, devices_in, effective_requests, placement_of
 
 
 # ------------------------------------------------------------------ nodes
@@ -160,7 +160,7 @@ class ExtendedClaimStatus(Struct, frozen=True):
     request_mappings: list[RequestMapping] | None = None
 
 
-class PodSpec(PodResources, frozen=True):
+class PodSpec(PodPlacement, frozen=True):
     node_name: str | None = None
     scheduler_name: str | None = None
     scheduling_gates: list[SchedulingGate] | None = None
@@ -202,6 +202,7 @@ POD_COLUMNS = (
     "claims",
     "conditions",
     "scheduling_gates",
+    "placement",
     "bound_at",
     "started_at",
     "finished_at",
@@ -295,6 +296,7 @@ def pod_row(pod: Pod) -> Row:
         to_json(claims_of(spec, status)) if holds else EMPTY_LIST,
         to_json(conditions_of(status.conditions)),
         to_json([gate.name for gate in gates]) if gates else EMPTY_LIST,
+        EMPTY_OBJECT if spec.node_name else to_json(placement_of(spec)),
         bound.last_transition_time if bound and spec.node_name else None,
         status.start_time,
         finished_at(status),

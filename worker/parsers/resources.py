@@ -133,6 +133,18 @@ def devices_in(amounts: Mapping[str, Decimal]) -> Decimal:
     return sum((value for name, value in amounts.items() if is_device(name)), Decimal(0))
 
 
+def placement_of(spec: PodPlacement) -> dict[str, Any]:
+    """On which nodes the pod may run, as served; what it does not ask for is left out."""
+    made: dict[str, Any] = {}
+    if spec.node_selector:
+        made["node_selector"] = spec.node_selector
+    if spec.affinity is not None and (terms := required_terms(spec.affinity)):
+        made["affinity"] = terms
+    if spec.tolerations:
+        made["tolerations"] = spec.tolerations
+    return made
+
+
 def required_terms(affinity: Affinity) -> list[dict[str, Any]]:
     """The nodeSelectorTerms of which a node must meet one; [] when nothing is required."""
     node = affinity.node_affinity

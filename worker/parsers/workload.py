@@ -41,7 +41,7 @@ from .base import (
     said,
     to_json,
 )
-from .resources import Amounts, Template, as_text, effective_requests, required_terms
+from .resources import Amounts, Template, as_text, effective_requests, placement_of
 
 FINISHED, DEACTIVATED, ADMITTED, RESERVED, PENDING = (
     "finished",
@@ -316,12 +316,7 @@ def _pod_set(pod_set: PodSet, amounts: Amounts) -> dict[str, Any]:
     }
     spec = pod_set.template.spec if pod_set.template else None
     if spec is not None:
-        if spec.node_selector:
-            made["node_selector"] = spec.node_selector
-        if spec.affinity is not None and (terms := required_terms(spec.affinity)):
-            made["affinity"] = terms
-        if spec.tolerations:
-            made["tolerations"] = spec.tolerations
+        made.update(placement_of(spec))
     if pod_set.topology_request is not None and pod_set.topology_request.asks:
         made["topology"] = True
     return made

@@ -180,6 +180,13 @@ def test_why_pods_wait(pods: dict[str, dict[str, Any]]) -> None:
     assert gated["reason"] == "SchedulingGated"
 
 
+def test_where_a_waiting_pod_may_run(pods: dict[str, dict[str, Any]]) -> None:
+    asked = pods["lab/p-no-such-label"]["placement"]
+    assert list(asked) == ["node_selector", "tolerations"]
+    assert len(asked["node_selector"]) == 1
+    assert pods["lab/p-ascend-ok"]["placement"] == {}  # it has its node
+
+
 def test_how_pods_ended(pods: dict[str, dict[str, Any]]) -> None:
     failed = pods["lab/p-failed"]
     assert (failed["phase"], failed["reason"]) == ("Failed", "Error")

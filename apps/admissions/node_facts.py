@@ -1,0 +1,101 @@
+"""How many nodes could take one pod, step by step. Input: nodes as read, the pod's requests and placement; output:
+`NodeFacts` for the classifier. Pure.
+
+A scheduler names for each node the first test that it fails, in its own order: a cordoned node that also has the wrong
+label says "unschedulable" in one and "Insufficient" in the other. Counting the nodes that pass each step tells which of
+the reasons is of consequence. Invariants: each number is at most the one before it; taints that the cluster puts on
+unhealthy nodes (node.kubernetes.io/…) make a node unusable, not intolerable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from apps.admissions.classifier import NodeFacts
+from apps.core.label_selector import node_expression_holds
+from apps.core.quantity import QuantityError, parse_quantity
+from apps.core.taints import KEEPS_AWAY, tolerates
+
+_HEALTH = "node.kubernetes.io/"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeShape:
+    """A node as far as a pod without a node cares; amounts in whole units of each resource."""
+
+    name: str
+    labels: Mapping[str, str]
+    taints: Sequence[Mapping[str, Any]]
+    is_ready: bool
+    is_cordoned: bool
+    capacity: Mapping[str, Decimal]
+    allocatable: Mapping[str, Decimal]
+
+
+def amounts(quantities: Mapping[str, Any]) -> dict[str, Decimal]:
+    """{resource: amount}; what cannot be read is left out."""
+    found = {}
+    for name, text in quantities.items():
+        try:
+            found[name] = parse_quantity(str(text))
+        except QuantityError:
+            continue
+    return found
+
+
+def _matches(node: NodeShape, placement: Mapping[str, Any]) -> bool:
+    """The selector, and one of the required terms (a term without expressions matches nothing)."""
+    wanted = placement.get("node_selector") or {}
+    if any(node.labels.get(name) != value for name, value in wanted.items()):
+        return False
+    terms = placement.get("affinity") or ()
+    return not terms or any(_term_holds(term, node) for term in terms)
+
+
+def _term_holds(term: Mapping[str, Any], node: NodeShape) -> bool:
+    by_label, by_field = term.get("matchExpressions") or (), term.get("matchFields") or ()
+    fields = {"metadata.name": node.name}
+    return bool(by_label or by_field) and (
+        all(node_expression_holds(item, node.labels) for item in by_label)
+        and all(node_expression_holds(item, fields) for item in by_field)
+    )
+
+
+def _refusing(node: NodeShape, placement: Mapping[str, Any]) -> list[str]:
+    """Keys of the taints that keep the pod away."""
+    tolerations = placement.get("tolerations") or ()
+    return [
+        str(taint.get("key") or "")
+        for taint in node.taints
+        if taint.get("effect") in KEEPS_AWAY and not tolerates(tolerations, taint)
+    ]
+
+
+def facts_for(
+    nodes: Iterable[NodeShape],
+    *,
+    devices: Mapping[str, Decimal],
+    requests: Mapping[str, Decimal],
+    placement: Mapping[str, Any],
+) -> NodeFacts:
+    """`devices`: the accelerator resources among `requests`; a pod that asks for none is carried by every node."""
+    carrying = matching = tolerated = usable = large = 0
+    for node in nodes:
+        if not all(node.capacity.get(name, 0) > 0 for name in devices):
+            continue
+        carrying += 1
+        if not _matches(node, placement):
+            continue
+        matching += 1
+        refusing = _refusing(node, placement)
+        if not all(key.startswith(_HEALTH) for key in refusing):
+            continue
+        tolerated += 1
+        if refusing or node.is_cordoned or not node.is_ready:
+            continue
+        usable += 1
+        large += all(node.allocatable.get(name, 0) >= amount for name, amount in requests.items())
+    return NodeFacts(carrying, matching, tolerated, usable, large)
