@@ -217,6 +217,20 @@ SELECT cluster_id, name, status->'conditions'->'Active'->>'reason' FROM observat
 WHERE cluster_id = ANY(%s) AND kind = 'ClusterQueue' AND gone_at IS NULL
   AND status->'conditions'->'Active'->>'status' = 'False'
 """
+# A queue under a cycle of cohorts says that it is active, while its work is told that it is not.
+_IN_CYCLES = """
+WITH RECURSIVE up AS (
+  SELECT cluster_id, name AS queue, spec->>'cohort' AS cohort, ARRAY[spec->>'cohort'] AS path, false AS loops
+  FROM observations_clusterobject
+  WHERE cluster_id = ANY(%s) AND kind = 'ClusterQueue' AND gone_at IS NULL AND spec->>'cohort' <> ''
+  UNION ALL
+  SELECT up.cluster_id, up.queue, c.spec->>'parent', up.path || (c.spec->>'parent'), c.spec->>'parent' = ANY(up.path)
+  FROM up JOIN observations_clusterobject c ON c.cluster_id = up.cluster_id AND c.kind = 'Cohort'
+    AND c.name = up.cohort AND c.gone_at IS NULL
+  WHERE NOT up.loops AND c.spec->>'parent' <> ''
+)
+SELECT cluster_id, queue FROM up WHERE loops
+"""
 _CONTROLLERS = """
 SELECT cluster_id, name, coalesce(spec->>'controller', '') FROM observations_clusterobject
 WHERE cluster_id = ANY(%s) AND kind = 'AdmissionCheck' AND gone_at IS NULL
@@ -256,6 +270,9 @@ class Surroundings:
         with connection.cursor() as cursor:
             cursor.execute(_BROKEN_QUEUES, [list(cluster_ids)])
             self.queue_reasons = {(row[0], row[1]): row[2] or "" for row in cursor.fetchall()}
+            cursor.execute(_IN_CYCLES, [list(cluster_ids)])
+            for cluster_id, queue in cursor.fetchall():
+                self.queue_reasons.setdefault((cluster_id, queue), "CohortCycle")
             cursor.execute(_CONTROLLERS, [list(cluster_ids)])
             self.controllers = {(row[0], row[1]): row[2] for row in cursor.fetchall()}
         self.cluster_ids = list(cluster_ids)

@@ -36,6 +36,7 @@ PAGES = {
     '{{"kind":"ClusterQueue","name":"foundation-cq","set":{{"quotas":'
     '[{{"flavor":"h100","resource":"nvidia.com/gpu","nominal":"56"}}]}}}}]',
     "admissions": "/admissions/?by=cause&window=24h",
+    "unknown-texts": "/admissions/unknown/",
     "workload": "/workloads/{workload}/",
     "sources": "/sources/",
     "glossary": "/glossary/",

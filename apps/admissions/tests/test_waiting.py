@@ -231,6 +231,28 @@ def test_queues_and_checks_explain_what_the_work_does_not() -> None:
     assert causes == {"held": "held", "broken": "configuration", "nodes": "scale_up"}
 
 
+def test_a_queue_under_a_cycle_of_cohorts_is_broken_not_stopped() -> None:
+    cluster = make_cluster()
+    for name, parent in (
+        ("a", "b"),
+        ("b", "a"),
+        ("loop", "loop"),
+        ("top", ""),
+        ("leaf", "top"),
+        ("below", "a"),
+    ):
+        make_object(cluster, "Cohort", name, spec={"parent": parent})
+    inactive = {"a": True, "loop": True, "below": True, "leaf": False, "unmade": False, "": False}
+    for cohort in inactive:
+        make_object(cluster, "ClusterQueue", f"in-{cohort}", spec={"cohort": cohort})
+        local_queue(cluster, "ml", f"to-{cohort}", f"in-{cohort}")
+        make_work(
+            cluster, f"w-{cohort}", queue_name=f"to-{cohort}", message=f"ClusterQueue in-{cohort} is inactive"
+        )
+    found = {row.name.removeprefix("w-"): row.verdict.rule for row in waiting(now=T0, team_ids=None)}
+    assert found == {name: "queue-broken" if loops else "queue-inactive" for name, loops in inactive.items()}
+
+
 def test_counts_keep_kinds_of_units_apart() -> None:
     cluster = make_cluster()
     make_work(cluster, "a")
