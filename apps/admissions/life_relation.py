@@ -47,7 +47,7 @@ PHASES = (*BLOCKING, "running", "finished")
 
 _ORIGIN = "kueue.x-k8s.io/multikueue-origin"
 _SLICE = "kueue.x-k8s.io/workload-slice-name"
-_JOBSET = "jobset.sigs.k8s.io/jobset-uid"
+JOBSET_UID = "jobset.sigs.k8s.io/jobset-uid"
 
 # Uids that the window touches, and what is known of their objects. A copy is left out when its original is known.
 _WORK = f"""
@@ -129,7 +129,7 @@ members AS MATERIALIZED (
     ON p.cluster_id = k.cluster_id AND p.namespace = k.namespace AND p.pod_group = k.name AND p.pod_group <> ''
   UNION
   SELECT k.cluster_id, k.uid, p.id FROM work k JOIN (
-    SELECT id, cluster_id, namespace, unnest(ARRAY[uid::text, owner_uid::text, labels->>'{_JOBSET}']) AS key
+    SELECT id, cluster_id, namespace, unnest(ARRAY[uid::text, owner_uid::text, labels->>'{JOBSET_UID}']) AS key
     FROM observations_pod WHERE cluster_id = ANY(%(life_clusters)s)) p
     ON p.cluster_id = k.cluster_id AND p.namespace = k.namespace AND p.key = k.owner_uid AND k.owner_uid <> ''
 ), gang AS MATERIALIZED (
@@ -293,7 +293,7 @@ plain AS MATERIALIZED (
     AND (%(life_uids)s::text[] IS NULL OR p.uid = ANY(%(life_uids)s::text[]))
     AND coalesce(p.created_at, p.first_seen_at) < %(life_end)s AND coalesce(p.gone_at, 'infinity') > %(life_start)s
     AND NOT EXISTS (SELECT FROM observations_workload w WHERE w.cluster_id = p.cluster_id
-      AND w.namespace = p.namespace AND w.owner_uid IN (p.uid, nullif(p.owner_uid, ''), p.labels->>'{_JOBSET}'))
+      AND w.namespace = p.namespace AND w.owner_uid IN (p.uid, nullif(p.owner_uid, ''), p.labels->>'{JOBSET_UID}'))
     AND NOT EXISTS (SELECT FROM observations_workload w WHERE w.cluster_id = p.cluster_id
       AND w.namespace = p.namespace AND w.name = p.pod_group AND p.pod_group <> '')
 ), plain_scale_ups AS MATERIALIZED (

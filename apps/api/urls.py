@@ -8,6 +8,7 @@ from apps.api.charges import ChargesView
 from apps.api.clusters import ClustersView, ClusterView
 from apps.api.devices import DevicesView
 from apps.api.docs import SchemaView, docs
+from apps.api.explanation import ExplanationView
 from apps.api.fallback import FallbackView
 from apps.api.findings import FindingsView
 from apps.api.gpu_weights import GpuWeightsView
@@ -57,6 +58,7 @@ urlpatterns = [
     path("v1/quotas/what-if/", WhatIfView.as_view(), name="what-if"),
     path("v1/workloads/", WorkloadsView.as_view(), name="workloads"),
     re_path(rf"^v1/workloads/(?P<uid>{NAME})/$", WorkloadView.as_view(), name="workload"),
+    re_path(rf"^v1/workloads/(?P<uid>{NAME})/explanation/$", ExplanationView.as_view(), name="explanation"),
     path("v1/admission-failures/", AdmissionFailuresView.as_view(), name="admission-failures"),
     path("v1/admission-failures/unknown/", UnknownTextsView.as_view(), name="admission-failures-unknown"),
     path("v1/usage/", UsageView.as_view(), name="usage"),

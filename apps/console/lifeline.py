@@ -1,31 +1,33 @@
-"""The life of a workload as lanes on one time axis. Pure. Input: state spans and now; output: lanes with shares.
+"""The life of work as lanes on one time axis. Pure. Input: stretches; output: lanes with shares, and the axis.
 
-Invariant: every span lies in exactly one lane; positions are shares (0 … 1) of the time from the first span to the
-end of the last one (to now while one is open).
+Invariant: every stretch lies in the lane of its phase; positions are shares (0 … 1) of the time from the first stretch to
+the end of the last one. What came after the end of the work (its object is merely kept) is not drawn.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from apps.observations.models import StateSpan, Workload
+from django.utils.timezone import localtime
 
-# In the order in which work passes through them; the class colours the piece.
-LANES = {
-    Workload.State.PENDING: "f-quota",
-    Workload.State.RESERVED: "f-capacity",
-    Workload.State.ADMITTED: "f-ok",
-    Workload.State.DEACTIVATED: "f-onhold",
-}
+from apps.admissions.life import Stretch
+from apps.admissions.life_relation import PHASES
+from apps.admissions.life_words import phase_label
+
+TICKS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
+    """`number`: of the row in the table of stretches that tells the whole text."""
+
+    number: int
     start: float
     width: float
-    title: str
+    style: str
+    stretch: Stretch
 
     @property
     def x(self) -> str:
@@ -40,27 +42,65 @@ class Piece:
 @dataclass(frozen=True, slots=True)
 class Lane:
     label: str
-    style: str
-    seconds: float
+    seconds: int
     pieces: tuple[Piece, ...]
 
 
-def lanes_of(spans: Sequence[StateSpan], *, now: datetime) -> list[Lane]:
-    live = [span for span in spans if span.state != Workload.State.FINISHED]
-    if not live:
+@dataclass(frozen=True, slots=True)
+class Tick:
+    x: str
+    anchor: str
+    text: str
+
+
+def lanes_of(stretches: Sequence[Stretch]) -> list[Lane]:
+    """In the order in which work passes through phases; `stretches` in order of time."""
+    drawn = _drawn(stretches)
+    if not drawn:
         return []
-    start = min(span.started_at for span in live)
-    end = max(span.ended_at or now for span in live)
-    whole = max((end - start).total_seconds(), 1.0)
+    start, whole = drawn[0].started_at, _whole(drawn)
     lanes = []
-    for state, style in LANES.items():
-        mine = [span for span in live if span.state == state]
-        if not mine:
-            continue
-        lengths = [((span.ended_at or now) - span.started_at).total_seconds() for span in mine]
+    for phase in PHASES:
         pieces = tuple(
-            Piece((span.started_at - start).total_seconds() / whole, length / whole, span.reason)
-            for span, length in zip(mine, lengths, strict=True)
-        )
-        lanes.append(Lane(str(state.label), style, sum(lengths), pieces))
+            Piece(
+                number, (each.started_at - start) / whole, (each.until_at - each.started_at) / whole, _style(each), each
+            )
+            for number, each in enumerate(stretches, start=1)
+            if each.phase == phase and phase != "finished"
+        )  # fmt: skip
+        if pieces:
+            lanes.append(Lane(phase_label(phase), sum(piece.stretch.seconds for piece in pieces), pieces))
     return lanes
+
+
+def ticks_of(stretches: Sequence[Stretch]) -> list[Tick]:
+    """Times along the axis; with the day where the axis reaches over more than one."""
+    drawn = _drawn(stretches)
+    if not drawn:
+        return []
+    start, whole = drawn[0].started_at, _whole(drawn)
+    days = {localtime(start).date(), localtime(start + whole).date()}
+    pattern = "%H:%M:%S" if whole < timedelta(minutes=TICKS) else "%H:%M" if len(days) == 1 else "%m-%d %H:%M"
+    anchors = {0: "start", TICKS: "end"}
+    return [
+        Tick(f"{100 * n // TICKS}%", anchors.get(n, "middle"), _text(start + whole * n / TICKS, pattern))
+        for n in range(TICKS + 1)
+    ]
+
+
+def _text(at: datetime, pattern: str) -> str:
+    return localtime(at).strftime(pattern)
+
+
+def _drawn(stretches: Sequence[Stretch]) -> list[Stretch]:
+    return [each for each in stretches if each.phase != "finished"]
+
+
+def _whole(drawn: Sequence[Stretch]) -> timedelta:
+    return max(max(each.until_at for each in drawn) - drawn[0].started_at, timedelta(seconds=1))
+
+
+def _style(stretch: Stretch) -> str:
+    if not stretch.cause:
+        return "f-ok"
+    return "f-onhold" if stretch.cause == "held" else f"f-{stretch.cause}"

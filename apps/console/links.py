@@ -35,8 +35,8 @@ def queue_url(cluster_slug: str, kind: str, name: str) -> str:
 
 
 def workload_url(row: Any) -> str:
-    """For rows of waiting work and for workloads: bare pods have no page of their own."""
-    return "" if row.kind == "Pod" else address("workload", row.uid)
+    """For rows of waiting work and for workloads; bare pods have such a page, too."""
+    return address("workload", row.uid)
 
 
 def finding_url(finding: Finding) -> str:

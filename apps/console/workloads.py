@@ -1,88 +1,107 @@
-"""`/workloads/<uid>/`: one piece of work, why it waits, its life so far. 404 unless its team is visible."""
+"""`/workloads/<uid>/`: one piece of work, why it does not run, its life so far. 404 unless its team is visible."""
 
 from __future__ import annotations
 
 from django.db.models import Q
 from django.http import Http404, HttpRequest, HttpResponseBase
+from django.utils.translation import gettext_lazy as _
 
-from apps.accounts.models import Team
-from apps.admissions.labels import next_step, verdict_sentence
-from apps.admissions.pending import Surroundings
-from apps.admissions.work import asked_devices, held_devices, queue_of
-from apps.console.access import owner_or_404
+from apps.admissions.explanation import Subject, explain
+from apps.admissions.labels import cause_label, layer_label
+from apps.admissions.life import Stretch
+from apps.admissions.life_words import evidence_label, phase_label
+from apps.admissions.work import asked_devices, held_devices
 from apps.console.frame import WORK, Page
-from apps.console.lifeline import lanes_of
-from apps.console.links import queue_url
-from apps.observations.models import Event, Pod, StateSpan, Workload
+from apps.console.lifeline import lanes_of, ticks_of
+from apps.console.links import queue_url, with_query
+from apps.core.tables import DurationColumn, PortalTable, TextColumn, TimeColumn, table_csv, wants_csv
+from apps.observations.models import Event, Pod, Workload
 
 EVENTS_SHOWN = 50
 PODS_SHOWN = 50
 
 
+class StretchTable(PortalTable):
+    """For the CSV: the page draws the same rows with their texts beside them."""
+
+    caption = _("Life so far")
+    file_name = "life"
+
+    started_at = TimeColumn(verbose_name=_("From"))
+    ended_at = TimeColumn(verbose_name=_("To"))
+    seconds = DurationColumn(verbose_name=_("Length"))
+    phase = TextColumn(verbose_name=_("Phase"))
+    attempt = TextColumn(verbose_name=_("Attempt"))
+    layer = TextColumn(verbose_name=_("Layer"))
+    cause = TextColumn(verbose_name=_("Cause"))
+    rule = TextColumn(verbose_name=_("Rule"))
+    reason = TextColumn(verbose_name=_("Reason"))
+    message = TextColumn(verbose_name=_("Message"))
+    evidence = TextColumn(verbose_name=_("Source"))
+
+    def render_phase(self, value: str) -> str:
+        return phase_label(value)
+
+    def render_layer(self, value: str) -> str:
+        return layer_label(value)
+
+    def render_cause(self, value: str) -> str:
+        return cause_label(value)
+
+    def render_evidence(self, value: str) -> str:
+        return evidence_label(value)
+
+
+def _row(number: int, stretch: Stretch) -> dict[str, object]:
+    return {
+        "number": number,
+        "stretch": stretch,
+        "phase": phase_label(stretch.phase),
+        "source": evidence_label(stretch.evidence),
+    }
+
+
 def workload(request: HttpRequest, uid: str) -> HttpResponseBase:
     page = Page.open(request, sources=WORK)
-    found = Workload.objects.filter(uid=uid).select_related("cluster").order_by("-observed_at").first()
+    found = explain(uid=uid, now=page.now, team_ids=page.team_ids)
     if found is None:
         raise Http404
-    queue = queue_of(found)
-    team_id = owner_or_404(workload=found, queue=queue, team_ids=page.team_ids, at=page.now)
-    spans = list(StateSpan.objects.filter(cluster=found.cluster_id, uid=uid).order_by("started_at", "id"))
-    kind = "VolcanoQueue" if found.kind == Workload.Kind.POD_GROUP else "ClusterQueue"
+    if wants_csv(request):
+        return table_csv(StretchTable(list(found.life.stretches)), request)
+    subject, work = found.subject, found.subject.work
+    kind = "VolcanoQueue" if subject.kind == Workload.Kind.POD_GROUP else "ClusterQueue"
+    stretches = found.life.stretches
     context = {
-        "work": found,
-        "queue": queue,
-        "queue_url": queue_url(found.cluster.slug, kind, queue) if queue else "",
-        "team": Team.objects.filter(pk=team_id).first() if team_id else None,
-        "asked": asked_devices(found.requests),
-        "held": held_devices(found.usage),
-        "lanes": lanes_of(spans, now=page.now),
-        "spans": spans[::-1],
-        "events": _events(found)[:EVENTS_SHOWN],
-        "pods": _pods(found)[:PODS_SHOWN],
-        **_verdict(found, queue, page),
+        "found": found,
+        "subject": subject,
+        "work": work,
+        "pod": subject.pod,
+        "team": subject.team,
+        "queue": subject.queue,
+        "queue_url": queue_url(subject.cluster.slug, kind, subject.queue) if subject.queue else "",
+        "asked": asked_devices(work.requests if work else subject.pod.requests if subject.pod else {}),
+        "held": held_devices(work.usage) if work else {},
+        "gone_at": work.gone_at if work else subject.pod.gone_at if subject.pod else None,
+        "lanes": lanes_of(stretches),
+        "ticks": ticks_of(stretches),
+        "rows": [_row(number, each) for number, each in enumerate(stretches, start=1)][::-1],
+        "phase": phase_label(found.stretch.phase) if found.stretch else "",
+        "events": _events(subject),
+        "pods": _pods(work) if work else [subject.pod],
+        "csv_url": with_query(request, format="csv"),
     }
     return page.render("console/workload.html", context, section="admissions")
 
 
-def _verdict(work: Workload, queue: str, page: Page) -> dict[str, object]:
-    """Why it waits, or nothing when it does not. A waiting list's row knows Volcano's events, too."""
-    if work.gone_at is not None or work.state not in (
-        Workload.State.PENDING,
-        Workload.State.RESERVED,
-        Workload.State.DEACTIVATED,
-    ):
-        return {}
-    message, reason, checks = work.message, work.reason, work.checks
-    if work.kind == Workload.Kind.POD_GROUP and not message:
-        event = (
-            Event.objects.filter(cluster=work.cluster_id, object_uid=work.uid, reason="Unschedulable")
-            .order_by("-created_at")
-            .first()
-        )
-        message, reason = (event.message, event.reason) if event is not None else (message, reason)
-    verdict = Surroundings([work.cluster_id]).verdict(
-        cluster_id=work.cluster_id,
-        queue=queue,
-        state=work.state,
-        reason=reason,
-        message=message,
-        checks=checks,
-    )
-    return {
-        "verdict": verdict,
-        "sentence": verdict_sentence(verdict),
-        "help": next_step(verdict),
-        "message": message,
-        "reason": reason,
-    }
-
-
-def _events(work: Workload) -> list[Event]:
-    about = (
-        Q(object_uid=work.uid) | Q(object_uid=work.owner_uid) if work.owner_uid else Q(object_uid=work.uid)
-    )
-    since = work.created_at or work.first_seen_at
-    found = Event.objects.filter(cluster=work.cluster_id, namespace=work.namespace, created_at__gte=since)
+def _events(subject: Subject) -> list[Event]:
+    about = Q(object_uid=subject.uid)
+    thing = subject.work or subject.pod
+    if thing is None:
+        return []
+    if subject.work is not None and subject.work.owner_uid:
+        about |= Q(object_uid=subject.work.owner_uid)
+    since = thing.created_at or thing.first_seen_at
+    found = Event.objects.filter(cluster=subject.cluster, namespace=subject.namespace, created_at__gte=since)
     return list(found.filter(about).order_by("-created_at", "-id")[:EVENTS_SHOWN])
 
 

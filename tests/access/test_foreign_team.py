@@ -119,7 +119,13 @@ FOREIGN: dict[str, list[Case]] = {
         (NOTHING, "/admissions/?format=csv&queue={team}-cq"),
         (NOTHING, "/admissions/?format=csv&q={team}-waits"),
     ],
-    "console:workload": [(GONE, "/workloads/uid-{team}-waits/"), (GONE, "/workloads/uid-{team}-runs/")],
+    "console:workload": [
+        (GONE, "/workloads/uid-{team}-waits/"),
+        (GONE, "/workloads/uid-{team}-runs/"),
+        (GONE, "/workloads/pod-{team}/"),
+        (GONE, "/workloads/uid-{team}-waits/?format=csv"),
+        (GONE, "/workloads/pod-{team}/?format=csv"),
+    ],
     "console:sources": [(NOTHING, "/sources/?q={team}"), *csv("/sources/", "sources", q="{team}")],
     "console:chart_json": [
         (GONE, "/charts/reasons.json?team={team}"),
@@ -139,6 +145,11 @@ FOREIGN: dict[str, list[Case]] = {
         (GONE, "/api/v1/queues/east/VolcanoQueue/{team}-vq/"),
     ],
     "api:workload": [(GONE, "/api/v1/workloads/uid-{team}-waits/"), (GONE, "/api/v1/workloads/uid-{team}-runs/")],
+    "api:explanation": [
+        (GONE, "/api/v1/workloads/uid-{team}-waits/explanation/"),
+        (GONE, "/api/v1/workloads/uid-{team}-runs/explanation/"),
+        (GONE, "/api/v1/workloads/pod-{team}/explanation/"),
+    ],
     "api:nowhere": [(GONE, "/api/v1/{team}/")],
 }  # fmt: skip
 

@@ -6,10 +6,11 @@ from decimal import Decimal
 
 import plotly.graph_objects as go
 import pytest
+from django.utils.timezone import localtime
 
+from apps.admissions.life import Stretch
 from apps.console.figures import Line, Series, figure
-from apps.console.lifeline import lanes_of
-from apps.observations.models import StateSpan
+from apps.console.lifeline import lanes_of, ticks_of
 
 START = datetime(2026, 12, 1, tzinfo=UTC)
 TIMES = [START + timedelta(hours=n) for n in range(3)]
@@ -45,15 +46,25 @@ def test_chinese_ticks_are_numbers() -> None:
 
 
 def test_a_life_line_gives_every_stay_its_share() -> None:
-    spans = [
-        StateSpan(state="pending", reason="Pending", started_at=START, ended_at=START + timedelta(hours=1)),
-        StateSpan(
-            state="admitted", started_at=START + timedelta(hours=1), ended_at=START + timedelta(hours=3)
-        ),
-        StateSpan(state="pending", started_at=START + timedelta(hours=3), ended_at=None),
+    def at(hours: int) -> datetime:
+        return START + timedelta(hours=hours)
+
+    stretches = [
+        Stretch("queued", at(0), at(1), at(1), cause="quota"),
+        Stretch("running", at(1), at(3), at(3)),
+        Stretch("queued", at(3), None, at(4), cause="held"),
     ]
-    waiting, running = lanes_of(spans, now=START + timedelta(hours=4))
+    waiting, running = lanes_of(stretches)
     assert [(piece.x, piece.w) for piece in waiting.pieces] == [("0.00%", "25.00%"), ("75.00%", "25.00%")]
-    assert [(piece.x, piece.w) for piece in running.pieces] == [("25.00%", "50.00%")]
+    assert [(piece.number, piece.style) for piece in waiting.pieces] == [(1, "f-quota"), (3, "f-onhold")]
+    assert [(piece.x, piece.w, piece.style) for piece in running.pieces] == [("25.00%", "50.00%", "f-ok")]
     assert (waiting.seconds, running.seconds) == (7200, 7200)
-    assert lanes_of([], now=START) == []
+    # The time after the end is not drawn.
+    ended = [*stretches[:2], Stretch("finished", at(3), at(9), at(9))]
+    ticks = ticks_of(ended)
+    assert [tick.x for tick in ticks] == ["0%", "25%", "50%", "75%", "100%"]
+    assert [tick.text for tick in ticks] == [
+        (localtime(START) + timedelta(minutes=45 * n)).strftime("%H:%M") for n in range(5)
+    ]
+    assert lanes_of([]) == []
+    assert ticks_of([]) == []
