@@ -17,7 +17,7 @@ from django.db import connection
 
 from apps.admissions.classifier import classify
 from apps.admissions.life_relation import BLOCKING
-from apps.admissions.pending import Surroundings
+from apps.admissions.surroundings import Surroundings
 
 # The relation, and the condition that joins it to stretches of life under the name `s`.
 BLOCKS = """unnest(%(block_cluster)s::bigint[], %(block_queue)s::text[], %(block_phase)s::text[],

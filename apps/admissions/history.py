@@ -21,10 +21,10 @@ from apps.admissions.ownership import OWNERS, OWNERS_ON, owner_params
 from apps.admissions.pending import (
     WAITING_STATES,
     Criteria,
-    Surroundings,
     chosen_clusters,
     escape_like,
 )
+from apps.admissions.surroundings import Surroundings
 from apps.core.windows import Bucket, Window
 from apps.fleet.selectors import UNBOUND
 

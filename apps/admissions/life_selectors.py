@@ -18,8 +18,9 @@ from apps.admissions.blocks import Block, block_of
 from apps.admissions.classifier import Verdict
 from apps.admissions.life import Eviction, Life, Stretch, life_of, preemption_in
 from apps.admissions.life_relation import BLOCKING, JOBSET_UID, LIFE, life_params
-from apps.admissions.pending import Criteria, Surroundings
+from apps.admissions.pending import Criteria
 from apps.admissions.selectors import WaitingRow, waiting
+from apps.admissions.surroundings import Surroundings
 from apps.observations.models import Event, Pod, Workload
 
 _EVER = datetime(2000, 1, 1, tzinfo=UTC)
@@ -85,13 +86,14 @@ def plain_pods(uid: str) -> list[Pod]:
     return list(Pod.objects.filter(holding, uid=uid).select_related("cluster").order_by("-observed_at", "id"))
 
 
-def belongs_to_work(pod: Pod) -> bool:
-    """Whether a Workload or PodGroup is known whose pod this is: then the life is that one's."""
+def work_uid_of_pod(pod: Pod) -> str:
+    """The Workload or PodGroup whose pod this is, the newest if there are several; "" when none is known."""
     owners = [owner for owner in (pod.uid, pod.owner_uid, pod.labels.get(JOBSET_UID)) if owner]
     belongs = Q(owner_uid__in=owners)
     if pod.pod_group:
         belongs |= Q(name=pod.pod_group)
-    return Workload.objects.filter(belongs, cluster=pod.cluster_id, namespace=pod.namespace).exists()
+    found = Workload.objects.filter(belongs, cluster=pod.cluster_id, namespace=pod.namespace)
+    return found.order_by("-created_at", "-id").values_list("uid", flat=True).first() or ""
 
 
 def siblings(

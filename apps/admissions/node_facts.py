@@ -9,8 +9,8 @@ unhealthy nodes (node.kubernetes.io/…) make a node unusable, not intolerable.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
@@ -20,11 +20,13 @@ from apps.core.quantity import QuantityError, parse_quantity
 from apps.core.taints import KEEPS_AWAY, tolerates
 
 _HEALTH = "node.kubernetes.io/"
+_NAME = "metadata.name"
 
 
 @dataclass(frozen=True, slots=True)
 class NodeShape:
-    """A node as far as a pod without a node cares; amounts in whole units of each resource."""
+    """A node as far as a pod without a node cares, or `count` nodes that are alike; amounts in whole units of each
+    resource. `kind`: the same for nodes that differ in name and labels alone."""
 
     name: str
     labels: Mapping[str, str]
@@ -33,6 +35,8 @@ class NodeShape:
     is_cordoned: bool
     capacity: Mapping[str, Decimal]
     allocatable: Mapping[str, Decimal]
+    kind: Hashable = None
+    count: int = 1
 
 
 def amounts(quantities: Mapping[str, Any]) -> dict[str, Decimal]:
@@ -46,6 +50,27 @@ def amounts(quantities: Mapping[str, Any]) -> dict[str, Decimal]:
     return found
 
 
+def keys_of(placement: Mapping[str, Any]) -> frozenset[str]:
+    """The labels, and as _NAME the name, that a placement looks at."""
+    terms = placement.get("affinity") or ()
+    by_label = {item.get("key", "") for term in terms for item in term.get("matchExpressions") or ()}
+    by_name = {_NAME for term in terms if term.get("matchFields")}
+    return frozenset({*(placement.get("node_selector") or {}), *by_label, *by_name})
+
+
+def merged(nodes: Iterable[NodeShape], keys: Collection[str]) -> list[NodeShape]:
+    """Nodes that are alike for a placement that looks at these keys, as one with their count."""
+    order = sorted(set(keys) - {_NAME})
+    counts: dict[Hashable, int] = {}
+    first: dict[Hashable, NodeShape] = {}
+    for node in nodes:
+        name = node.name if _NAME in keys else ""
+        alike = (node.kind, name, tuple(node.labels.get(key) for key in order))
+        counts[alike] = counts.get(alike, 0) + node.count
+        first.setdefault(alike, node)
+    return [replace(node, count=counts[alike]) for alike, node in first.items()]
+
+
 def _matches(node: NodeShape, placement: Mapping[str, Any]) -> bool:
     """The selector, and one of the required terms (a term without expressions matches nothing)."""
     wanted = placement.get("node_selector") or {}
@@ -57,7 +82,7 @@ def _matches(node: NodeShape, placement: Mapping[str, Any]) -> bool:
 
 def _term_holds(term: Mapping[str, Any], node: NodeShape) -> bool:
     by_label, by_field = term.get("matchExpressions") or (), term.get("matchFields") or ()
-    fields = {"metadata.name": node.name}
+    fields = {_NAME: node.name}
     return bool(by_label or by_field) and (
         all(node_expression_holds(item, node.labels) for item in by_label)
         and all(node_expression_holds(item, fields) for item in by_field)
@@ -86,16 +111,18 @@ def facts_for(
     for node in nodes:
         if not all(node.capacity.get(name, 0) > 0 for name in devices):
             continue
-        carrying += 1
+        carrying += node.count
         if not _matches(node, placement):
             continue
-        matching += 1
+        matching += node.count
         refusing = _refusing(node, placement)
         if not all(key.startswith(_HEALTH) for key in refusing):
             continue
-        tolerated += 1
+        tolerated += node.count
         if refusing or node.is_cordoned or not node.is_ready:
             continue
-        usable += 1
-        large += all(node.allocatable.get(name, 0) >= amount for name, amount in requests.items())
+        usable += node.count
+        large += node.count * all(
+            node.allocatable.get(name, 0) >= amount for name, amount in requests.items()
+        )
     return NodeFacts(carrying, matching, tolerated, usable, large)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from apps.admissions.classifier import NodeFacts, classify
 from apps.admissions.labels import verdict_sentence
-from apps.admissions.node_facts import NodeShape, amounts, facts_for
+from apps.admissions.node_facts import NodeShape, amounts, facts_for, keys_of, merged
 
 GPU = "nvidia.com/gpu"
 EIGHT = {GPU: Decimal(8), "cpu": Decimal(96)}
@@ -31,6 +32,14 @@ def node(
     )
 
 
+PLACEMENTS: list[dict[str, Any]] = [
+    {},
+    {"node_selector": {"product": "H100"}},
+    {"node_selector": {"kubernetes.io/hostname": "n-1"}},
+    {"affinity": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n-1", "n-2"]}]}]},
+    {"affinity": [{"matchExpressions": [{"key": "product", "operator": "NotIn", "values": ["H100"]}]}]},
+    {"tolerations": [{"key": "x", "operator": "Exists"}]},
+]
 NODES = [
     node("h-1"),
     node("h-2", cordoned=True),
@@ -78,6 +87,32 @@ def test_each_step_is_a_part_of_the_one_before(
     found = facts_for(nodes, devices=asked, requests=asked, placement=placement)
     assert (
         len(nodes) >= found.carrying >= found.matching >= found.tolerated >= found.usable >= found.large >= 0
+    )
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["H100", "A100"]), st.booleans(), st.integers(0, 8), st.sampled_from(["x", "y"])
+        ),
+        max_size=20,
+    ),
+    st.sampled_from(PLACEMENTS),
+)
+def test_nodes_that_are_alike_count_as_many(
+    made: list[tuple[str, bool, int, str]], placement: dict[str, Any]
+) -> None:
+    nodes = [
+        replace(
+            node(f"n-{i}", taint, model=model, gpus=gpus, cordoned=cordoned), kind=(taint, gpus, cordoned)
+        )
+        for i, (model, cordoned, gpus, taint) in enumerate(made)
+    ]
+    asked = {GPU: Decimal(4)}
+    alike = merged(nodes, keys_of(placement))
+    assert sum(each.count for each in alike) == len(nodes)
+    assert facts_for(alike, devices=asked, requests=asked, placement=placement) == facts_for(
+        nodes, devices=asked, requests=asked, placement=placement
     )
 
 

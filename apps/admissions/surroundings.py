@@ -1,0 +1,152 @@
+"""What a piece of work's own text leaves out, read once for all of it. Input: clusters; output: `Surroundings`, which
+classifies with it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from django.db import connection
+
+from apps.admissions.classifier import Check, NodeFacts, Verdict, classify
+from apps.admissions.node_facts import NodeShape, amounts, facts_for, keys_of, merged
+from apps.fleet.registry import is_device
+
+
+def decoded(value: Any) -> Any:
+    """Django switches psycopg's JSON decoding off for its own fields: raw queries give text."""
+    return json.loads(value) if isinstance(value, str) else value
+
+
+_BROKEN_QUEUES = """
+SELECT cluster_id, name, status->'conditions'->'Active'->>'reason' FROM observations_clusterobject
+WHERE cluster_id = ANY(%s) AND kind = 'ClusterQueue' AND gone_at IS NULL
+  AND status->'conditions'->'Active'->>'status' = 'False'
+"""
+# A queue under a cycle of cohorts says that it is active, while its work is told that it is not.
+_IN_CYCLES = """
+WITH RECURSIVE up AS (
+  SELECT cluster_id, name AS queue, spec->>'cohort' AS cohort, ARRAY[spec->>'cohort'] AS path, false AS loops
+  FROM observations_clusterobject
+  WHERE cluster_id = ANY(%s) AND kind = 'ClusterQueue' AND gone_at IS NULL AND spec->>'cohort' <> ''
+  UNION ALL
+  SELECT up.cluster_id, up.queue, c.spec->>'parent', up.path || (c.spec->>'parent'), c.spec->>'parent' = ANY(up.path)
+  FROM up JOIN observations_clusterobject c ON c.cluster_id = up.cluster_id AND c.kind = 'Cohort'
+    AND c.name = up.cohort AND c.gone_at IS NULL
+  WHERE NOT up.loops AND c.spec->>'parent' <> ''
+)
+SELECT cluster_id, queue FROM up WHERE loops
+"""
+_CONTROLLERS = """
+SELECT cluster_id, name, coalesce(spec->>'controller', '') FROM observations_clusterobject
+WHERE cluster_id = ANY(%s) AND kind = 'AdmissionCheck' AND gone_at IS NULL
+"""
+
+
+_NODES = """
+SELECT cluster_id, name, labels, taints, conditions->'Ready'->>'status' = 'True', unschedulable, capacity, allocatable,
+  dense_rank() OVER (ORDER BY taints, conditions->'Ready'->>'status', unschedulable, capacity, allocatable)
+FROM observations_node WHERE cluster_id = ANY(%s) AND gone_at IS NULL
+"""
+
+
+def _nodes(cluster_ids: Sequence[int]) -> dict[int, list[NodeShape]]:
+    """{cluster: its nodes now}."""
+    found: dict[int, list[NodeShape]] = {}
+    with connection.cursor() as cursor:
+        cursor.execute(_NODES, [list(cluster_ids)])
+        for (
+            cluster_id,
+            name,
+            labels,
+            taints,
+            ready,
+            cordoned,
+            capacity,
+            allocatable,
+            kind,
+        ) in cursor.fetchall():
+            shape = NodeShape(
+                name,
+                decoded(labels),
+                decoded(taints),
+                bool(ready),
+                cordoned,
+                amounts(decoded(capacity)),
+                amounts(decoded(allocatable)),
+                kind=kind,
+            )
+            found.setdefault(cluster_id, []).append(shape)
+    return found
+
+
+class Surroundings:
+    """What a workload's own text leaves out: why its queue is inactive, who answers its checks, which nodes could take
+    its pods at all. Read once; the nodes only when a text speaks of them."""
+
+    def __init__(self, cluster_ids: Sequence[int]) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(_BROKEN_QUEUES, [list(cluster_ids)])
+            self.queue_reasons = {(row[0], row[1]): row[2] or "" for row in cursor.fetchall()}
+            cursor.execute(_IN_CYCLES, [list(cluster_ids)])
+            for cluster_id, queue in cursor.fetchall():
+                self.queue_reasons.setdefault((cluster_id, queue), "CohortCycle")
+            cursor.execute(_CONTROLLERS, [list(cluster_ids)])
+            self.controllers = {(row[0], row[1]): row[2] for row in cursor.fetchall()}
+        self.cluster_ids = list(cluster_ids)
+        self._nodes: dict[int, list[NodeShape]] | None = None
+        self._alike: dict[tuple[int, frozenset[str]], list[NodeShape]] = {}
+        self._facts: dict[tuple[int, str], NodeFacts | None] = {}
+
+    def nodes_for(self, cluster_id: int, one_pod: str) -> NodeFacts | None:
+        """What the nodes are for a pod {requests, placement}; None for one that asks for no device."""
+        key = (cluster_id, one_pod)
+        if key not in self._facts:
+            asked = decoded(one_pod)
+            requests = amounts(asked["requests"])
+            devices = {name: amount for name, amount in requests.items() if is_device(name)}
+            if self._nodes is None and devices:
+                self._nodes = _nodes(self.cluster_ids)
+            placement = asked["placement"]
+            self._facts[key] = (
+                facts_for(
+                    self._alike_for(cluster_id, keys_of(placement)),
+                    devices=devices,
+                    requests=requests,
+                    placement=placement,
+                )
+                if devices
+                else None
+            )
+        return self._facts[key]
+
+    def _alike_for(self, cluster_id: int, keys: frozenset[str]) -> list[NodeShape]:
+        """The cluster's nodes, those alike in these labels as one: many shapes of pods look at few labels."""
+        if (cluster_id, keys) not in self._alike:
+            self._alike[cluster_id, keys] = merged((self._nodes or {}).get(cluster_id, ()), keys)
+        return self._alike[cluster_id, keys]
+
+    def verdict(
+        self,
+        *,
+        cluster_id: int,
+        queue: str,
+        state: str,
+        reason: str,
+        message: str,
+        checks: Sequence[Any],
+        one_pod: str = "{}",
+    ) -> Verdict:
+        """`one_pod`: {requests, placement} of a pod that waits for a node, as JSON; "{}" for none."""
+        return classify(
+            state=state,
+            reason=reason,
+            message=message,
+            checks=tuple(
+                Check(c["name"], c["state"], c["message"], self.controllers.get((cluster_id, c["name"]), ""))
+                for c in checks
+            ),
+            queue_reason=self.queue_reasons.get((cluster_id, queue), ""),
+            nodes=self.nodes_for(cluster_id, one_pod) if one_pod != "{}" and "nodes are" in message else None,
+        )
