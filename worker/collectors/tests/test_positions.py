@@ -9,7 +9,7 @@ import pytest
 from apps.observations.models import QueuePosition
 
 from .conftest import Pull
-from .minicluster import MiniCluster
+from .minicluster import KUEUE, MiniCluster
 
 BODY = Path(__file__).resolve().parents[3] / "tests/data/kueue/visibility-team-b-cq-pending.json"
 ASKED = "/apis/visibility.kueue.x-k8s.io/{}/clusterqueues/team-b-cq/pendingworkloads?limit=1000"
@@ -61,3 +61,45 @@ def test_only_a_refusal_is_told(api: MiniCluster, pull: Pull, code: int, told: b
     assert result.outcome == "ok"
     assert ("positions in queues" in result.error) == told
     assert asked(api)[-1] == ASKED.format("v1beta1" if code == 404 else "v1beta2")
+
+
+OUTCOMES = [
+    # (kinds that fail, code, outcome of the pull, positions are asked for)
+    ("one forbidden", ("admissionchecks",), 403, "partial", True),
+    ("the queues forbidden", ("clusterqueues",), 403, "partial", True),
+    ("all forbidden", KUEUE, 403, "failed", True),
+    ("one in trouble", ("admissionchecks",), 500, "partial", False),
+    ("throttled", ("workloads",), 429, "partial", False),
+    ("all in trouble", KUEUE, 500, "failed", False),
+]
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("plurals", "code", "outcome", "told"), [row[1:] for row in OUTCOMES], ids=[row[0] for row in OUTCOMES]
+)
+def test_kinds_that_are_not_ours_to_read_do_not_keep_positions_away(
+    api: MiniCluster, pull: Pull, plurals: tuple[str, ...], code: int, outcome: str, told: bool
+) -> None:
+    put_queue(api, 3)
+    pull("kueue")
+    QueuePosition.objects.all().delete()
+    api.requests.clear()
+    api.compact()
+    api.faults["pendingworkloads"] = lambda handler: handler.reply(BODY.read_bytes())
+    for plural in plurals:
+        api.fault_status(plural, code)
+    assert pull("kueue", 1).outcome == outcome
+    assert (bool(asked(api)), len(stored())) == (told, 3 * told)
+
+
+@pytest.mark.django_db
+def test_one_refused_kind_beside_one_in_trouble_is_trouble(api: MiniCluster, pull: Pull) -> None:
+    put_queue(api, 3)
+    pull("kueue")
+    api.requests.clear()
+    api.compact()
+    api.fault_status("admissionchecks", 403)
+    api.fault_status("topologies", 500)
+    pull("kueue", 1)
+    assert asked(api) == []
