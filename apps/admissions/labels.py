@@ -62,6 +62,18 @@ RULE_SENTENCES: dict[str, Promise] = {
     "node-taint": _("%(nodes)s nodes have a taint that is not tolerated"),
     "node-out-of-use": _("the nodes that would fit are out of use: %(nodes)s"),
     "node-too-small": _("too large for each of the %(nodes)s nodes that would fit, even when empty"),
+    "scale-up-backoff": _("%(nodes)s node groups could not grow and wait before they try again"),
+    "scale-up-limit": _("%(nodes)s node groups are at their limit"),
+    "scale-up-too-small": _("a new node of %(nodes)s node groups would be too small"),
+    "scale-up-mismatch": _("new nodes of %(nodes)s node groups would not fit the selector or tolerations"),
+    "pool-limit": _("node pool %(flavor)s is at its limit"),
+    "pool-out-of-stock": _("the provider has no such machine to give for node pool %(flavor)s"),
+    "pool-too-small": _("no machine of node pool %(flavor)s is large enough"),
+    "pool-mismatch": _("node pool %(flavor)s does not fit the selector or tolerations"),
+    "device-taken": _("the node has too few %(resource)s left to give"),
+    "device-unhealthy": _("the node's %(resource)s are unhealthy"),
+    "device-unregistered": _("the node's plugin for %(resource)s is not registered"),
+    "device-not-registered": _("the new node came without %(resource)s"),
     "node-unschedulable": _("%(nodes)s nodes are cordoned"),
 }
 

@@ -42,3 +42,32 @@ def test_every_reason_of_the_rules_is_tried() -> None:
     reasons = {row.get("reason", "") for row in ROWS}
     bare = {reason.removeprefix("EvictedDueTo") for reason in reasons}
     assert rule_book().reasons - reasons - bare == set()
+
+
+@pytest.mark.parametrize(
+    ("message", "sentence"),
+    [
+        (
+            "pod didn't trigger scale-up: 3 node(s) had untolerated taint(s), 2 max node group size reached",
+            "2 node groups are at their limit",
+        ),
+        # No number stands in it: the text itself.
+        (
+            "pod didn't trigger scale-up: max total nodes in cluster reached",
+            "max total nodes in cluster reached",
+        ),
+        (
+            "Failed to schedule pod, no instance type has enough resources, requirements=karpenter.sh/nodepool In"
+            ' [gpu], resources={"nvidia.com/gpu":"16"}; did not tolerate taint (taint=a=b:NoSchedule)',
+            "no machine of node pool gpu is large enough",
+        ),
+        (
+            "Pod was rejected: Allocate failed due to no healthy devices present; cannot allocate unhealthy devices"
+            " nvidia.com/gpu, which is unexpected",
+            "the node's nvidia.com/gpu are unhealthy",
+        ),
+        ("Pod was rejected: Predicate NodeAffinity failed", "Predicate NodeAffinity failed"),
+    ],
+)
+def test_sentences_say_what_the_numbers_mean(message: str, sentence: str) -> None:
+    assert verdict_sentence(classify(message=message)) == sentence
