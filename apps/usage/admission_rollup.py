@@ -40,7 +40,12 @@ from apps.usage.services import REDO_AT_MOST, observed_until
 CHUNK = timedelta(days=7)
 # Lives that are worked out in one statement: their sorting stays in memory, and the statement within its time.
 LIVES_AT_ONCE = 10_000
-_SOURCES = {"Workload": Source.KUEUE, "PodGroup": Source.VOLCANO, "Pod": Source.PODS}
+_SOURCES = {
+    "Workload": Source.KUEUE,
+    "PodGroup": Source.VOLCANO,
+    "Pod": Source.PODS,
+    "Event": Source.EVENTS,
+}
 
 
 @dataclass(frozen=True, slots=True)

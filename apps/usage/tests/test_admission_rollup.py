@@ -244,6 +244,20 @@ def test_an_outage_holds_the_mark_back_and_lasts_no_longer_than_it_was_seen() ->
     assert sum(row.seconds for row in work.all()) == 3600 * 7
 
 
+@pytest.mark.parametrize("source", ["kueue", "volcano", "pods", "events"])
+def test_an_hour_is_not_done_before_every_source_has_told_of_it(source: str) -> None:
+    cluster = make_cluster()
+    span_of(cluster, "a", "pending", 0, None)
+    for name in ("kueue", "volcano", "pods", "events"):
+        seen = hours(2.5) if name == source else hours(6)
+        SourceState.objects.create(cluster=cluster, source=name, last_ok_at=seen, presence="installed")
+    rollup_admissions(cluster=cluster, now=hours(6))
+    assert Watermark.objects.get(cluster=cluster, rollup=ROLLUP).done_until == hours(2)
+    SourceState.objects.filter(source=source).update(presence="absent")
+    rollup_admissions(cluster=cluster, now=hours(6))
+    assert Watermark.objects.get(cluster=cluster, rollup=ROLLUP).done_until == hours(6)
+
+
 def test_a_wait_counts_in_the_hour_in_which_it_began_once_it_ended() -> None:
     cluster, team = make_cluster(), make_team("vision")
     bind(team, cluster, "team-a")
