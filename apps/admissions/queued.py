@@ -13,9 +13,12 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
+from apps.admissions.estimates import Estimate, History, Waiting
 from apps.admissions.pending import Pending
 from apps.admissions.selectors import WaitingList, WaitingRow
+from apps.admissions.sizes import size_class
 from apps.core.quantity import parse_quantity
+from apps.fleet.registry import is_device
 from apps.observations.models import Workload
 from apps.quotas.lacking import Lack, Offer, lacking
 from apps.quotas.positions import Position, positions
@@ -80,11 +83,24 @@ def standings(
     }
 
 
-class QueuedList(WaitingList):
-    """A `WaitingList` by cluster, queue and position; its rows know `position` and `lacking`."""
+def size_of(requests: Mapping[str, Any]) -> str:
+    """The class of size of what a Workload or PodGroup asks for in all."""
+    return size_class(parse_quantity(amount) for name, amount in requests.items() if is_device(name))
 
-    def __init__(self, waiting: WaitingList, *, now: datetime, offers: Offers) -> None:
-        self._offers = offers
+
+def can_fit(lacking: Sequence[Lack] | None) -> bool:
+    """Whether the queue could ever hold it, as far as it is known."""
+    return all(lack.offered and lack.beyond is None for lack in lacking or ())
+
+
+class QueuedList(WaitingList):
+    """A `WaitingList` by cluster, queue and position; its rows know `position`, `lacking` and, of what waits for quota,
+    an `estimate` where a `history` of waits is given."""
+
+    def __init__(
+        self, waiting: WaitingList, *, now: datetime, offers: Offers, history: History | None = None
+    ) -> None:
+        self._offers, self._history = offers, history
         keys = [item.key for item in waiting.found if item.kind != "Pod" and item.state == PENDING]
         self._positions = positions(now=now, keys=keys)
         super().__init__(sorted(waiting.found, key=self._order), now=now)
@@ -107,9 +123,26 @@ class QueuedList(WaitingList):
         }
         made = []
         for row in super()._rows(part):  # fewer, where work has gone since
-            item, short = of[row.cluster_id, row.kind, row.namespace, row.name], None
+            item, short, estimate = of[row.cluster_id, row.kind, row.namespace, row.name], None, None
             if item.key in asked and item.kind != "Pod":
                 queue = queue_key(row.cluster_id, row.kind, row.queue)
                 short = lacks(row.kind, *asked[item.key], self._offers.get(queue))
-            made.append(replace(row, position=self._position(item), lacking=short))
+                estimate = self._estimate(row, asked[item.key][1], short)
+            made.append(replace(row, position=self._position(item), lacking=short, estimate=estimate))
         return made
+
+    def _estimate(
+        self, row: WaitingRow, requests: Mapping[str, Any], short: Sequence[Lack] | None
+    ) -> Estimate | None:
+        if self._history is None:
+            return None
+        return self._history.estimate(
+            Waiting(
+                cluster_id=row.cluster_id,
+                queue=row.queue,
+                size=size_of(requests),
+                waited=row.wait_seconds,
+                cause=row.cause,
+                can_fit=can_fit(short),
+            )
+        )

@@ -17,6 +17,7 @@ from django.db import connection
 
 from apps.accounts.models import Team
 from apps.admissions.classifier import Verdict
+from apps.admissions.estimates import Estimate
 from apps.admissions.history import By, ReasonSeries, reason_series
 from apps.admissions.labels import NO_REASON, cause_label, reason_label
 from apps.admissions.pending import Criteria, Pending, pending_work
@@ -48,8 +49,8 @@ class WaitingRow:
     """One piece of waiting work. `since` is when the portal first saw it in its present state and reason,
     `queued_at` the cluster's own start of the wait, `wait_seconds` counts from the latter when it is known.
     `reason` is the cluster's token to count by ("" when it gave none); `message` the full text;
-    `message_source` where it was read. `asked`: {resource: amount}, of all its pods. `position` and `lacking` where the list
-    is read in the order of queues (queued.py); None: not read, or not known."""
+    `message_source` where it was read. `asked`: {resource: amount}, of all its pods. `position`, `lacking` and `estimate` where the
+    list is read in the order of queues (queued.py); None: not read, or not known."""
 
     cluster_id: int
     cluster_slug: str
@@ -75,6 +76,7 @@ class WaitingRow:
     wait_seconds: int
     position: Position | None = None
     lacking: tuple[Lack, ...] | None = None
+    estimate: Estimate | None = None
 
     @property
     def cause(self) -> str:

@@ -14,6 +14,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
+from apps.admissions.estimate_words import estimate_text
 from apps.admissions.selectors import WaitingRow
 from apps.console.links import address, queue_url
 from apps.console.quota_table import AmountColumn, QuotaTable, above
@@ -227,9 +228,22 @@ class QueuedTable(WaitingTable):
     )
     devices = TextColumn(verbose_name=_("Needs"), classes="num", orderable=False, hide_small=True)
     lacking = TextColumn(verbose_name=_("Lacks"), orderable=False, empty_values=())
+    estimate = TextColumn(verbose_name=_("Start estimate"), orderable=False, empty_values=(), hide_small=True)
+    estimate_low = TextColumn(
+        verbose_name=_("Earliest start in seconds"), accessor="estimate__low", visible=False, orderable=False
+    )
+    estimate_high = TextColumn(
+        verbose_name=_("Latest start in seconds"), accessor="estimate__high", visible=False, orderable=False
+    )
+    estimate_sample = TextColumn(
+        verbose_name=_("Comparable waits"), accessor="estimate__sample", visible=False, orderable=False
+    )
 
     class Meta(WaitingTable.Meta):
-        sequence = ("position", "name", "namespace", "cluster_name", "devices", "lacking", "cause", "...")
+        sequence = (
+            *("position", "name", "namespace", "cluster_name", "devices", "lacking", "estimate", "cause"),
+            "...",
+        )
 
     def render_position(self, record: WaitingRow) -> SafeString | str:
         if record.position is None:
@@ -249,3 +263,9 @@ class QueuedTable(WaitingTable):
 
     def value_lacking(self, record: WaitingRow) -> str:
         return lack_text(record.lacking)
+
+    def render_estimate(self, record: WaitingRow) -> str:
+        return estimate_text(record.estimate)
+
+    def value_estimate(self, record: WaitingRow) -> str:
+        return estimate_text(record.estimate)

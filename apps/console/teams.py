@@ -24,6 +24,7 @@ from apps.findings.selectors import findings
 from apps.fleet.selectors import bindings_of_team
 from apps.quotas.team_quota import TeamQuota, offers_of, team_quota
 from apps.quotas.volcano_plugin import plugin_text
+from apps.usage.start_estimates import wait_history
 
 ROWS_SHOWN = 10
 FINDINGS_SHOWN = 3
@@ -95,7 +96,8 @@ def _work_tables(page: Page, shown: Team, form: WaitingForm, found: TeamQuota) -
     if form.is_valid():
         queue = form.criteria.queue
         every = waiting(now=page.now, team_ids=page.team_ids, criteria=form.criteria)
-        wait = QueuedList(every, now=page.now, offers=offers_of(found.rows))
+        history = wait_history(now=page.now, queues={(item.cluster_id, item.queue) for item in every.found})
+        wait = QueuedList(every, now=page.now, offers=offers_of(found.rows), history=history)
     places = Places(now=page.now, team=shown, clusters=page.clusters)
     holds, ended = running(places), recently_finished(places)
     return {

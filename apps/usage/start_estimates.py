@@ -1,5 +1,5 @@
 """What is known of waits, for start estimates: the rollups of the last weeks and what waits now. Input: the queues in
-question; output: a `History` (apps.admissions.estimates). Three queries, however much work is asked about.
+question; output: a `History` (apps.admissions.estimates). Two queries, however much work is asked about.
 
 Invariants: waits of all teams of a queue count, as numbers only; what gave up and what still waits is cut off; a queue
 that nobody asked about is not read.
