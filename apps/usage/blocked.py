@@ -124,11 +124,11 @@ def _rows(read: Reading, *, team_ids: Collection[int] | None, criteria: Admissio
 
 
 def blocked_resources(
-    *, window: Window, team_ids: Collection[int] | None, criteria: AdmissionCriteria
+    *, window: Window, team_ids: Collection[int] | None, criteria: AdmissionCriteria | None = None
 ) -> list[str]:
     """The devices that blocked work asked for, in alphabetical order."""
-    read = reading(window)
-    rows = condition(read, team_ids=team_ids, criteria=criteria, fields=("flavor", "layer", "cause"))
+    wanted, read = criteria or AdmissionCriteria(), reading(window)
+    rows = condition(read, team_ids=team_ids, criteria=wanted, fields=("flavor", "layer", "cause"))
     found = BlockHour.objects.filter(rows, current=True).exclude(resource="").order_by("resource")
     return list(found.values_list("resource", flat=True).distinct())
 

@@ -11,10 +11,14 @@ from django import forms
 from django.utils.translation import gettext_lazy as _
 
 from apps.admissions.filters import ScopedForm
+from apps.admissions.sizes import SIZES
 from apps.core.window_form import WindowForm
 from apps.core.windows import Bucket, choose_bucket
+from apps.usage.admission_reading import AdmissionCriteria
 from apps.usage.fleet import Step, step_of
+from apps.usage.models import WaitHour
 from apps.usage.selectors import UsageBy, UsageCriteria
+from apps.usage.waits import WaitBy, WaitRow
 
 GROUPS = [
     ("", _("team")),
@@ -98,3 +102,46 @@ class UsageForm(ScopedForm):
     def chosen_bucket(self) -> Bucket:
         text = self.cleaned_data["bucket"]
         return Bucket(text) if text else choose_bucket(self.time_window)
+
+
+class WaitForm(ScopedForm):
+    """How long work waited: which waits, and by what they are grouped."""
+
+    default_window = "28d"
+
+    flavor = forms.CharField(label=_("Flavor"), required=False, max_length=253)
+    size = forms.ChoiceField(
+        label=_("Devices asked for"),
+        required=False,
+        choices=[("", _("any")), *((size, size) for size in SIZES)],
+    )
+    which = forms.ChoiceField(
+        label=_("Which waits"), required=False, choices=[("", _("any")), *WaitHour.Which.choices]
+    )
+    by = forms.ChoiceField(
+        label=_("Group by"),
+        required=False,
+        choices=[
+            ("", _("queue")),
+            ("queue", _("queue")),
+            ("team", _("team")),
+            ("flavor", _("flavor")),
+            ("size", _("devices asked for")),
+            ("cluster", _("cluster")),
+        ],
+    )
+
+    @property
+    def criteria(self) -> AdmissionCriteria:
+        """Only after `is_valid()`."""
+        names = ("cluster", "team", "queue", "flavor", "size")
+        return AdmissionCriteria(**{name: self.cleaned_data[name] for name in names})
+
+    @property
+    def grouping(self) -> WaitBy:
+        return cast(WaitBy, self.cleaned_data["by"] or "queue")
+
+    def keep(self, rows: list[WaitRow]) -> list[WaitRow]:
+        """Those of the chosen kind of waits."""
+        which = self.cleaned_data["which"]
+        return [row for row in rows if which in ("", row.which)]
