@@ -181,11 +181,13 @@ def classify(
     checks: tuple[Check, ...] = (),
     queue_reason: str = "",
     nodes: NodeFacts | None = None,
+    over_ceiling: tuple[str, ...] = (),
 ) -> Verdict:
     """`state` as in Workload.State ("" for pods), `reason` the condition's or event's token, `message` its text,
     `checks` the admission checks of work that holds a reservation, `queue_reason` why its queue is inactive
     ("Stopped", "FlavorNotFound", …): the work's own text says only that it is; `nodes` what is known of the nodes
-    that it asks for, None for nothing."""
+    that it asks for, None for nothing; `over_ceiling` the resources of which it asks for more than its queue may
+    ever have, where the text does not say so."""
     book = rule_book()
     token = book.token(reason)
     parts = split_error(message) if token is not None and token.writer == "Karpenter" else split(message)
@@ -205,7 +207,17 @@ def classify(
         primary = part_of(rule, message.strip())
     if primary.rule == "queue-inactive" and queue_reason not in ("", "Stopped"):
         primary = part_of(book.rules["queue-broken"], f"{primary.text} ({queue_reason})")
+    if primary.rule == "volcano-quota" and (over := _named(over_ceiling, primary.text)):
+        primary = replace(part_of(book.rules["volcano-over-ceiling"], primary.text), resource=over)
     return _verdict(primary, parts)
+
+
+def _named(resources: Sequence[str], text: str) -> str:
+    """The first of these resources that the text complains of; older versions name none."""
+    complained = {
+        item.strip().removeprefix("insufficient ") for item in text.partition(":")[2].split(",")
+    } - {""}
+    return next((name for name in resources if not complained or name in complained), "")
 
 
 def _of_token(token: Rule, parts: Sequence[Part], reason: str, message: str) -> Part:

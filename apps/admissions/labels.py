@@ -53,6 +53,7 @@ RULE_SENTENCES: dict[str, Promise] = {
     "quota-unused-cohort": _("needs %(needed)s more %(resource)s in flavor %(flavor)s of the cohort"),
     "exceeds-max": _("asks for more %(resource)s than flavor %(flavor)s can ever give (at most %(ceiling)s)"),
     "exceeds-max-old": _("asks for more %(resource)s than flavor %(flavor)s can ever give"),
+    "volcano-over-ceiling": _("asks for more %(resource)s than the queue can ever give"),
     "resource-not-covered": _("the queue does not offer %(resource)s"),
     "flavor-affinity": _("does not match the nodes of flavor %(flavor)s"),
     "flavor-taint": _("does not tolerate the taint of flavor %(flavor)s"),

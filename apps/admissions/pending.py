@@ -77,6 +77,7 @@ class Pending:
             message=self.message,
             checks=decoded(self.checks) if self.checks != "[]" else (),
             one_pod=self.one_pod,
+            requests=self.requests if self.kind == "PodGroup" else "{}",
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any
 
 from django.db import connection
@@ -37,6 +38,10 @@ WITH RECURSIVE up AS (
   WHERE NOT up.loops AND c.spec->>'parent' <> ''
 )
 SELECT cluster_id, queue FROM up WHERE loops
+"""
+_CEILINGS = """
+SELECT cluster_id, name, coalesce(nullif(spec->'capability', 'null'), '{}') FROM observations_clusterobject
+WHERE cluster_id = ANY(%s) AND kind = 'VolcanoQueue' AND gone_at IS NULL
 """
 _CONTROLLERS = """
 SELECT cluster_id, name, coalesce(spec->>'controller', '') FROM observations_clusterobject
@@ -95,6 +100,7 @@ class Surroundings:
             cursor.execute(_CONTROLLERS, [list(cluster_ids)])
             self.controllers = {(row[0], row[1]): row[2] for row in cursor.fetchall()}
         self.cluster_ids = list(cluster_ids)
+        self._ceilings: dict[tuple[int, str], dict[str, Decimal]] | None = None
         self._nodes: dict[int, list[NodeShape]] | None = None
         self._alike: dict[tuple[int, frozenset[str]], list[NodeShape]] = {}
         self._facts: dict[tuple[int, str], NodeFacts | None] = {}
@@ -121,6 +127,18 @@ class Surroundings:
             )
         return self._facts[key]
 
+    def over_ceiling(self, cluster_id: int, queue: str, requests: str) -> tuple[str, ...]:
+        """Resources of which these requests, as JSON, are more than the Volcano queue's own capability."""
+        if self._ceilings is None:
+            with connection.cursor() as cursor:
+                cursor.execute(_CEILINGS, [self.cluster_ids])
+                self._ceilings = {(row[0], row[1]): amounts(decoded(row[2])) for row in cursor.fetchall()}
+        ceiling = self._ceilings.get((cluster_id, queue), {})
+        asked = amounts(decoded(requests))
+        return tuple(
+            sorted(name for name, amount in asked.items() if name in ceiling and amount > ceiling[name])
+        )
+
     def _alike_for(self, cluster_id: int, keys: frozenset[str]) -> list[NodeShape]:
         """The cluster's nodes, those alike in these labels as one: many shapes of pods look at few labels."""
         if (cluster_id, keys) not in self._alike:
@@ -137,8 +155,10 @@ class Surroundings:
         message: str,
         checks: Sequence[Any],
         one_pod: str = "{}",
+        requests: str = "{}",
     ) -> Verdict:
-        """`one_pod`: {requests, placement} of a pod that waits for a node, as JSON; "{}" for none."""
+        """`one_pod`: {requests, placement} of a pod that waits for a node, as JSON; "{}" for none; `requests`: what
+        all of a PodGroup asks for, as JSON."""
         return classify(
             state=state,
             reason=reason,
@@ -149,4 +169,7 @@ class Surroundings:
             ),
             queue_reason=self.queue_reasons.get((cluster_id, queue), ""),
             nodes=self.nodes_for(cluster_id, one_pod) if one_pod != "{}" and "nodes are" in message else None,
+            over_ceiling=self.over_ceiling(cluster_id, queue, requests)
+            if requests != "{}" and message.startswith("queue resource quota insufficient")
+            else (),
         )

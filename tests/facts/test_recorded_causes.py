@@ -98,9 +98,9 @@ LATER_WORK = [
     Work("team-b/b-urgent", "startup", "ready-timeout"),
 ]
 VOLCANO_WORK = [
-    Work("nlp/llm-pretrain", "quota", "volcano-quota"),
-    Work("speech/over-capability", "quota", "volcano-quota"),
-    Work("vision/huge-cpu", "quota", "volcano-quota"),
+    Work("nlp/llm-pretrain", "quota", "volcano-over-ceiling"),
+    Work("speech/over-capability", "quota", "volcano-over-ceiling"),
+    Work("vision/huge-cpu", "quota", "volcano-over-ceiling"),
     Work("batch/urgent", "quota", "volcano-quota"),
     Work("speech/wrong-model", "model", "node-affinity"),
     Work("nlp/tolerates-nothing", "model", "node-taint"),
@@ -109,7 +109,7 @@ VOLCANO_WORK = [
 IN_PROPORTION = [*VOLCANO_WORK, Work("vision/gang-too-big", "capacity", "insufficient-device")]
 IN_CAPACITY = [
     *VOLCANO_WORK,
-    Work("vision/gang-too-big", "quota", "volcano-quota"),
+    Work("vision/gang-too-big", "quota", "volcano-over-ceiling"),
     Work("batch/vgpu-share", "capacity", "volcano-overused"),
 ]
 

@@ -203,6 +203,25 @@ def test_an_inactive_queue_is_held_or_broken_by_its_own_condition() -> None:
     assert verdict_sentence(broken) == "ClusterQueue team-a is inactive (FlavorNotFound)"
 
 
+@pytest.mark.parametrize(
+    ("text", "over", "rule", "sentence"),
+    [
+        ("queue resource quota insufficient: insufficient cpu, insufficient gpu", ("gpu",), "volcano-over-ceiling", "asks for more gpu than the queue can ever give"),
+        ("queue resource quota insufficient", ("gpu",), "volcano-over-ceiling", "asks for more gpu than the queue can ever give"),
+        # What it complains of may come free, whatever else is over.
+        ("queue resource quota insufficient: insufficient cpu", ("gpu",), "volcano-quota", "queue resource quota insufficient: insufficient cpu"),
+        ("queue resource quota insufficient: insufficient gpu", (), "volcano-quota", "queue resource quota insufficient: insufficient gpu"),
+        ("resource in cluster is overused: overused gpu", ("gpu",), "volcano-overused", "resource in cluster is overused: overused gpu"),
+    ],
+)  # fmt: skip
+def test_a_ceiling_that_the_text_does_not_tell(
+    text: str, over: tuple[str, ...], rule: str, sentence: str
+) -> None:
+    verdict = classify(state="pending", reason="Unschedulable", message=text, over_ceiling=over)
+    assert (verdict.cause in ("quota", "capacity"), verdict.rule) == (True, rule)
+    assert verdict_sentence(verdict) == sentence
+
+
 def test_sentences_are_filled_with_the_numbers() -> None:
     verdict = classify(message=SET + unused("nvidia.com/gpu", "h100", 12))
     assert verdict_sentence(verdict) == "needs 12 more nvidia.com/gpu in flavor h100"
