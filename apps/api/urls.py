@@ -25,6 +25,7 @@ from apps.api.teams import TeamsView, TeamView
 from apps.api.topology import TopologyNodesView, TopologyView
 from apps.api.unknown_texts import UnknownTextsView
 from apps.api.usage import UsageHoursView, UsageView
+from apps.api.wait_times import WaitTimesView
 from apps.api.what_if import WhatIfView
 from apps.api.workloads import WorkloadsView, WorkloadView
 
@@ -61,6 +62,7 @@ urlpatterns = [
     re_path(rf"^v1/workloads/(?P<uid>{NAME})/explanation/$", ExplanationView.as_view(), name="explanation"),
     path("v1/admission-failures/", AdmissionFailuresView.as_view(), name="admission-failures"),
     path("v1/admission-failures/unknown/", UnknownTextsView.as_view(), name="admission-failures-unknown"),
+    path("v1/wait-times/", WaitTimesView.as_view(), name="wait-times"),
     path("v1/usage/", UsageView.as_view(), name="usage"),
     path("v1/usage/hours/", UsageHoursView.as_view(), name="usage-hours"),
     path("v1/findings/", FindingsView.as_view(), name="findings"),

@@ -181,7 +181,7 @@ OF_THE_FLEET = frozenset(
         "cluster", "system", "state", "flavor", "resource", "everything", "bucket", "model", "sharing_mode", "node",
         "idle", "component", "version", "outliers", "capacity_type", "kind", "level", "pod", "cause", "reason",
         "deactivated", "by", "window", "severity", "code", "basis", "since", "until", "from", "to", "step",
-        "after_seq", "area", "direction", "origin",
+        "after_seq", "area", "direction", "origin", "size", "which",
     }
 )  # fmt: skip
 

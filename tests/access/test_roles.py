@@ -200,6 +200,7 @@ ROUTES: dict[str, list[Case]] = {
     ],
     "api:admission-failures": [("/api/v1/admission-failures/", rest(EVERYBODY))],
     "api:admission-failures-unknown": [("/api/v1/admission-failures/unknown/", rest(ADMIN))],
+    "api:wait-times": [("/api/v1/wait-times/", rest(EVERYBODY))],
     "api:usage": [("/api/v1/usage/", rest(EVERYBODY))],
     "api:usage-hours": [("/api/v1/usage/hours/?cluster=east", rest(EVERYBODY))],
     "api:findings": [("/api/v1/findings/", rest(EVERYBODY))],
