@@ -18,15 +18,15 @@ from apps.admissions.life import Life, Stretch
 from apps.admissions.life_relation import BLOCKING
 from apps.admissions.life_selectors import (
     Siblings,
-    belongs_to_work,
     life_of_work,
     other_attempts,
     plain_pods,
     siblings,
+    work_uid_of_pod,
 )
 from apps.admissions.life_words import PHASE_SENTENCES, PHASE_STEPS
-from apps.admissions.pending import Surroundings
 from apps.admissions.queued import Standing, queue_key, standings
+from apps.admissions.surroundings import Surroundings
 from apps.admissions.workloads import Owners, find_workload
 from apps.fleet.models import Cluster
 from apps.observations.models import Pod, Workload
@@ -74,7 +74,7 @@ def find_subject(*, uid: str, now: datetime, team_ids: Collection[int] | None) -
         return Subject(
             cluster=work.cluster,
             kind=work.kind,
-            uid=uid,
+            uid=work.uid,
             namespace=work.namespace,
             name=work.name,
             queue_name=work.queue_name,
@@ -83,8 +83,9 @@ def find_subject(*, uid: str, now: datetime, team_ids: Collection[int] | None) -
             work=work,
         )
     for pod in plain_pods(uid):
-        if belongs_to_work(pod):
-            continue
+        work_uid = work_uid_of_pod(pod)
+        if work_uid:
+            return find_subject(uid=work_uid, now=now, team_ids=team_ids)
         owners = Owners(now=now, clusters=[pod.cluster])
         place = (pod.cluster_id, Workload.Kind.WORKLOAD.value, pod.namespace, pod.queue_name, "")
         team_id = owners.team_id_of(place)
@@ -98,13 +99,16 @@ def find_subject(*, uid: str, now: datetime, team_ids: Collection[int] | None) -
 
 
 def explain(*, uid: str, now: datetime, team_ids: Collection[int] | None) -> Explanation | None:
-    """None when there is no such work, when the reader may not see it, or when it is a pod of queued work."""
+    """None when there is no such work or the reader may not see it. A pod of queued work is explained by its work."""
     subject = find_subject(uid=uid, now=now, team_ids=team_ids)
     if subject is None:
         return None
     work = subject.work
     life = life_of_work(
-        cluster_id=subject.cluster.pk, uid=uid, now=now, counted_evictions=work.evictions if work else 0
+        cluster_id=subject.cluster.pk,
+        uid=subject.uid,
+        now=now,
+        counted_evictions=work.evictions if work else 0,
     )
     stretch = life.now
     verdict = _verdict(subject, stretch)
@@ -112,7 +116,7 @@ def explain(*, uid: str, now: datetime, team_ids: Collection[int] | None) -> Exp
     same = Siblings((), 0, 0)
     if verdict is not None:
         same = siblings(
-            uid=uid,
+            uid=subject.uid,
             cluster_slug=subject.cluster.slug,
             queue=subject.queue,
             verdict=verdict,

@@ -8,10 +8,12 @@ from apps.accounts.selectors import visible_teams
 from apps.admissions.filters import WaitingForm
 from apps.admissions.labels import CAUSE_LABELS
 from apps.admissions.selectors import reason_counts, waiting
+from apps.admissions.unmade import unmade
 from apps.console.access import reader
 from apps.console.charts import Chart
 from apps.console.frame import WORK, Page
 from apps.console.links import with_query
+from apps.console.unmade_table import UnmadeTable
 from apps.console.waiting_table import WaitingTable
 from apps.core.tables import table_csv, wants_csv
 from apps.core.windows import PRESETS
@@ -27,6 +29,9 @@ def admissions(request: HttpRequest) -> HttpResponseBase:
     table = WaitingTable(waiting(now=page.now, team_ids=page.team_ids, criteria=form.criteria))
     if wants_csv(request):
         return table_csv(table, request)
+    none_made = UnmadeTable(unmade(now=page.now, team_ids=page.team_ids, criteria=form.criteria), prefix="u-")
+    if wants_csv(request, "unmade"):
+        return table_csv(none_made, request)
     by = form.grouping
     counts = reason_counts(now=page.now, team_ids=page.team_ids, criteria=form.criteria, by=by)
     most = max((count.count for count in counts), default=0)
@@ -37,6 +42,7 @@ def admissions(request: HttpRequest) -> HttpResponseBase:
         "most": most,
         "total": sum(count.count for count in counts),
         "table": page.prepare(table),
+        "unmade": page.prepare(none_made),
         "chart": Chart.of("reasons", page),
         "windows": [
             (preset, with_query(request, window=preset, **{"from": "", "to": ""})) for preset in PRESETS

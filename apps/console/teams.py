@@ -11,6 +11,7 @@ from apps.accounts.models import Team
 from apps.admissions.filters import WaitingForm
 from apps.admissions.queued import QueuedList
 from apps.admissions.selectors import WaitingRow, waiting
+from apps.admissions.unmade import UnmadeRow, unmade
 from apps.admissions.work import Places, recently_finished, running
 from apps.console.access import team_or_404
 from apps.console.frame import QUOTA, WORK, Page
@@ -18,6 +19,7 @@ from apps.console.links import address, finding_url, with_query
 from apps.console.quota_table import QuotaTable
 from apps.console.team_rows import team_table
 from apps.console.team_tables import BorrowedTable, LentTable, NumbersTable, QueuedTable, TeamQuotaTable
+from apps.console.unmade_table import UnmadeTable
 from apps.console.work_tables import FinishedTable, RunningTable
 from apps.core.tables import PortalTable, table_csv, wants_csv
 from apps.findings.selectors import findings
@@ -92,9 +94,11 @@ def _quota_tables(page: Page, shown: Team, found: TeamQuota) -> dict[str, Portal
 
 def _work_tables(page: Page, shown: Team, form: WaitingForm, found: TeamQuota) -> dict[str, PortalTable]:
     wait: Sequence[WaitingRow] = []
+    none_made: list[UnmadeRow] = []
     queue = ""
     if form.is_valid():
         queue = form.criteria.queue
+        none_made = unmade(now=page.now, team_ids=page.team_ids, criteria=form.criteria)
         every = waiting(now=page.now, team_ids=page.team_ids, criteria=form.criteria)
         history = wait_history(now=page.now, queues={(item.cluster_id, item.queue) for item in every.found})
         wait = QueuedList(every, now=page.now, offers=offers_of(found.rows), history=history)
@@ -102,6 +106,7 @@ def _work_tables(page: Page, shown: Team, form: WaitingForm, found: TeamQuota) -
     holds, ended = running(places), recently_finished(places)
     return {
         "waiting": QueuedTable(wait, prefix="w-", exclude=("team_name",)),
+        "unmade": UnmadeTable(none_made, prefix="u-", exclude=("team_name",)),
         "running": RunningTable([row for row in holds if queue in ("", row.queue)], prefix="r-"),
         "finished": FinishedTable([row for row in ended if queue in ("", row.queue)], prefix="f-"),
     }

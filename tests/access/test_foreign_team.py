@@ -61,7 +61,7 @@ FOREIGN: dict[str, list[Case]] = {
     "console:team": [
         (GONE, "/teams/{team}/"),
         *((GONE, f"/teams/{{team}}/?format=csv&table={table}")
-          for table in ("quota", "numbers", "other", "lent", "borrowed", "waiting", "running", "finished")),
+          for table in ("quota", "numbers", "other", "lent", "borrowed", "waiting", "unmade", "running", "finished")),
         (GONE, "/teams/{team}/?attention=1"),
         (GONE, "/teams/{team}/?queue={team}-cq"),
         (NOTHING, "/teams/red/?queue={team}-cq"),
@@ -116,6 +116,7 @@ FOREIGN: dict[str, list[Case]] = {
         (NOTHING, "/admissions/?queue={team}-cq"),
         (NOTHING, "/admissions/?q={team}-waits"),
         (GONE, "/admissions/?format=csv&team={team}"),
+        (GONE, "/admissions/?format=csv&table=unmade&team={team}"),
         (NOTHING, "/admissions/?format=csv&queue={team}-cq"),
         (NOTHING, "/admissions/?format=csv&q={team}-waits"),
     ],

@@ -132,3 +132,9 @@ def test_the_requests_are_shown_with_their_pod_sets(world: World) -> None:
     page = body(as_user(world, "red_lead"), "/workloads/uid-red-waits/")
     assert "workers" in page
     assert "4 ×" in page
+
+
+def test_a_pod_of_queued_work_is_explained_by_its_work(world: World) -> None:
+    Workload.objects.filter(uid="uid-red-runs").update(owner_uid="job-1")
+    Pod.objects.filter(uid="pod-red").update(owner_uid="job-1")
+    assert explanation(as_user(world, "red_lead"), "pod-red")["uid"] == "uid-red-runs"
