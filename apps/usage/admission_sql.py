@@ -66,7 +66,9 @@ SELECT piece, uid FROM (
   SELECT piece, uid, row_number() OVER (PARTITION BY piece ORDER BY born, uid) AS number FROM rollup_shared) s
 WHERE number > 1
 """
-_COLUMNS = "cluster_id, kind, namespace, queue_name, queue, phase, state, reason, message, requests, usage"
+_COLUMNS = """cluster_id, kind, uid, namespace, name, queue_name, queue, phase, state, reason, message, requests,
+  usage"""
+# What was blocked in [start, end), each piece of work once at a time.
 _BLOCKED = f"""
 SELECT {_COLUMNS}, greatest(started_at, %(start)s) AS started_at, least(until_at, %(end)s) AS ended_at
 FROM rollup_life
@@ -124,6 +126,23 @@ FROM (
 JOIN rollup_amounts a USING (requests, usage)
 GROUP BY cluster_id, team_id, queue, flavor, layer, cause, reason, resource, hour
 HAVING sum(quantity * seconds) > 0
+"""  # noqa: S608 - constants
+
+# The work behind a sum of BLOCK_HOURS: the same stretches, by uid.
+BLOCKED_WORK = f"""
+SELECT s.kind, s.uid, s.namespace, s.name, s.queue, o.team_id, b.layer, b.cause, s.reason,
+  sum(a.quantity * extract(epoch FROM least(s.ended_at, o.owned_to) - greatest(s.started_at, o.owned_from))) AS seconds
+FROM ({_BLOCKED}) s
+JOIN {OWNERS} ON {OWNERS_ON}
+JOIN {BLOCKS} ON {BLOCKS_ON}
+JOIN rollup_amounts a ON a.requests = s.requests AND a.usage = s.usage AND a.resource = %(resource)s
+WHERE greatest(s.started_at, o.owned_from) < least(s.ended_at, o.owned_to)
+  AND (%(cause)s = '' OR b.cause = %(cause)s) AND (%(layer)s = '' OR b.layer = %(layer)s)
+  AND (%(reason)s = '' OR coalesce(nullif(s.reason, ''), %(no_reason)s) = %(reason)s)
+  AND (%(queue)s = '' OR s.queue = %(queue)s) AND (%(flavor)s = '' OR a.flavor = %(flavor)s)
+  AND (%(teams)s::bigint[] IS NULL OR o.team_id = ANY(%(teams)s::bigint[]))
+  AND (NOT %(only_unbound)s OR o.team_id IS NULL)
+GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9
 """  # noqa: S608 - constants
 
 # A piece of work waits for the first time once: what a re-created Workload waits is a wait again.

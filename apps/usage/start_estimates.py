@@ -17,6 +17,7 @@ from django.db import connection
 from django.db.models import Sum
 
 from apps.admissions.estimates import HORIZON, Cell, Estimate, History, Waiting
+from apps.admissions.pending import Surroundings
 from apps.admissions.queued import Standing, can_fit, size_of
 from apps.admissions.statistics import Survival
 from apps.core.windows import Window
@@ -96,20 +97,51 @@ def _open(now: datetime, asked: Collection[Queue]) -> list[tuple[int, str, Decim
         ]
 
 
-def estimate_of(
-    work: Workload, *, queue: str, cause: str, standing: Standing, history: History, now: datetime
-) -> Estimate | None:
-    """None: it does not wait for quota."""
-    if work.state != Workload.State.PENDING or work.gone_at is not None:
-        return None
-    since = work.queued_at or work.created_at or work.first_seen_at
-    return history.estimate(
-        Waiting(
-            cluster_id=work.cluster_id,
-            queue=queue,
-            size=size_of(work.requests),
-            waited=max(0, int((now - since).total_seconds())),
-            cause=cause,
-            can_fit=can_fit(standing.lacking),
+def estimates_of(
+    work: Collection[Workload],
+    *,
+    queues: Mapping[int, str],
+    standings: Mapping[int, Standing],
+    now: datetime,
+    causes: Mapping[int, str] | None = None,
+) -> dict[int, Estimate]:
+    """By primary key, of those that wait for quota. `queues`: where each leads to, `causes`: why each waits, where that
+    is known already (from its own text if not), both by primary key."""
+    waiting = [one for one in work if one.state == Workload.State.PENDING and one.gone_at is None]
+    if not waiting:
+        return {}
+    history = wait_history(now=now, queues={(one.cluster_id, queues.get(one.pk, "")) for one in waiting})
+    known = causes if causes is not None else _causes(waiting, queues)
+    return {
+        one.pk: history.estimate(
+            Waiting(
+                cluster_id=one.cluster_id,
+                queue=queues.get(one.pk, ""),
+                size=size_of(one.requests),
+                waited=_waited(one, now),
+                cause=known.get(one.pk, ""),
+                can_fit=can_fit(standings.get(one.pk, Standing()).lacking),
+            )
         )
-    )
+        for one in waiting
+    }
+
+
+def _causes(work: Collection[Workload], queues: Mapping[int, str]) -> dict[int, str]:
+    surroundings = Surroundings(sorted({one.cluster_id for one in work}))
+    return {
+        one.pk: surroundings.verdict(
+            cluster_id=one.cluster_id,
+            queue=queues.get(one.pk, ""),
+            state=one.state,
+            reason=one.reason,
+            message=one.message,
+            checks=(),
+        ).cause
+        for one in work
+    }
+
+
+def _waited(work: Workload, now: datetime) -> int:
+    since = work.queued_at or work.created_at or work.first_seen_at
+    return max(0, int((now - since).total_seconds()))

@@ -21,6 +21,7 @@ from apps.observations.retention import partitioned_tables
 from apps.usage.admission_reading import AdmissionCriteria
 from apps.usage.admission_rollup import rollup_admissions
 from apps.usage.blocked import blocked_series, blocked_table, blocked_trend
+from apps.usage.blocked_work import blocked_work
 from apps.usage.models import Step
 from apps.usage.outcomes import outcome_table
 from apps.usage.waits import wait_table
@@ -207,6 +208,27 @@ def test_outcomes() -> None:
     assert {row.key: row.count("submitted") for row in by_team} == expected["submitted_by_team"]
     by_queue = outcome_table(window=WINDOW, by="queue", team_ids=None)
     assert {r.key: r.count("reserved") for r in by_queue if r.key} == expected["reserved_by_queue"]
+
+
+@pytest.mark.usefixtures("rolled")
+def test_the_work_behind_each_bar_adds_up_to_it() -> None:
+    series = blocked_series(window=WINDOW, team_ids=None, step=Step.DAY)
+    for cause, line in series.hours.items():
+        for bucket, hours in zip(series.buckets, line, strict=True):
+            behind = blocked_work(
+                now=NOW, window=bucket, team_ids=None, criteria=AdmissionCriteria(cause=cause)
+            )
+            assert sum((row.hours for row in behind), D(0)) == hours, (cause, bucket)
+    gpus = AdmissionCriteria(cause="topology", resource=GPU)
+    [row] = blocked_work(now=NOW, window=WINDOW, team_ids=None, criteria=gpus)
+    assert (row.name, row.hours, row.cluster) == ("a04", D(64), "east")
+    speech = [Team.objects.get(slug="speech").pk]
+    own = blocked_work(now=NOW, window=WINDOW, team_ids=speech, criteria=AdmissionCriteria(cause="quota"))
+    assert {row.name: row.hours for row in own} == {"b01": 2, "v01": 4, "v02": 8, "v03": 22, "v04": 3}
+    assert (
+        blocked_work(now=NOW, window=WINDOW, team_ids=speech, criteria=AdmissionCriteria(team="vision")) == []
+    )
+    assert blocked_work(now=NOW, window=WINDOW, team_ids=None, criteria=AdmissionCriteria(team="-")) == []
 
 
 @pytest.mark.usefixtures("rolled")
