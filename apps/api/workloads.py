@@ -9,6 +9,7 @@ from django.http import Http404
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
+from apps.admissions.estimates import SHARE, Estimate
 from apps.admissions.queued import SETTLED, Standing, queue_key, standings
 from apps.admissions.workload_filters import WorkloadForm
 from apps.admissions.workloads import Owners, find_workload, workloads
@@ -18,6 +19,7 @@ from apps.api.pagination import Key, Page, page_of_ids
 from apps.api.schema import documented
 from apps.observations.models import Source, Workload
 from apps.quotas.team_quota import offers_in
+from apps.usage.start_estimates import estimates_of
 
 KINDS = Workload.Kind.values
 STATES = Workload.State.values
@@ -41,6 +43,25 @@ class LackSerializer(serializers.Serializer):  # type: ignore[type-arg]
     flavor = Text(help_text='The flavor that lacks least; "" where there is none.')
     beyond_ceiling = DecimalText(source="beyond", allow_null=True)
     is_offered = serializers.BooleanField(source="offered", read_only=True)
+
+
+class EstimateSerializer(serializers.Serializer):  # type: ignore[type-arg]
+    """Between `low_seconds` and `high_seconds` from now `share` of comparable work started: same queue and class of size,
+    last 28 days, waits that lasted as long. `high_seconds` null with a low one: no end is known. Without a range
+    `why_not` says why."""
+
+    low_seconds = serializers.IntegerField(source="low", read_only=True, allow_null=True)
+    high_seconds = serializers.IntegerField(source="high", read_only=True, allow_null=True)
+    share = serializers.SerializerMethodField()
+    sample = serializers.IntegerField(read_only=True, help_text="Comparable waits, those cut off included.")
+    ended = serializers.IntegerField(read_only=True, help_text="Those of the sample that ended with quota.")
+    basis = serializers.ChoiceField(choices=["size", "size_or_larger", ""], read_only=True)
+    why_not = serializers.ChoiceField(
+        choices=["", "no_queue", "not_by_waiting", "too_few", "too_few_as_long"], read_only=True
+    )
+
+    def get_share(self, _estimate: Estimate) -> str:
+        return str(float(SHARE))
 
 
 class WorkloadSerializer(serializers.Serializer):  # type: ignore[type-arg]
@@ -69,6 +90,7 @@ class WorkloadSerializer(serializers.Serializer):  # type: ignore[type-arg]
     lacking = serializers.SerializerMethodField(
         help_text="By resource; [] fits now or has its quota, null: nothing is known of its queue."
     )
+    start_estimate = serializers.SerializerMethodField(help_text="null: it does not wait for quota.")
     held = HeldSerializer(source="usage", many=True, read_only=True)
     evictions = serializers.IntegerField(read_only=True)
     created_at = Instant(allow_null=True)
@@ -108,6 +130,11 @@ class WorkloadSerializer(serializers.Serializer):  # type: ignore[type-arg]
         lacking = self._standing(workload).lacking
         return None if lacking is None else LackSerializer(lacking, many=True).data
 
+    @extend_schema_field(EstimateSerializer(allow_null=True))
+    def get_start_estimate(self, workload: Workload) -> Any:
+        found = self.context["estimates"].get(workload.pk)
+        return None if found is None else EstimateSerializer(found).data
+
 
 class _Workloads(ReadView):
     """What list and detail share."""
@@ -117,7 +144,12 @@ class _Workloads(ReadView):
     needs = (Source.KUEUE.value, Source.VOLCANO.value)
 
     def context(self, reading: Reading) -> dict[str, Any]:
-        return {"reading": reading, "owners": self.owners(reading), "standings": self.standings}
+        return {
+            "reading": reading,
+            "owners": self.owners(reading),
+            "standings": self.standings,
+            "estimates": self.estimates,
+        }
 
     def stand(self, reading: Reading, shown: Sequence[Workload]) -> None:
         """Read where the shown work stands: once for all of it."""
@@ -130,6 +162,7 @@ class _Workloads(ReadView):
         clusters = {work.cluster_id: work.cluster for work in shown}
         offers = offers_in(now=reading.now, clusters=clusters.values(), queues=asked)
         self.standings = standings(shown, queues=queues, offers=offers, now=reading.now)
+        self.estimates = estimates_of(shown, queues=queues, standings=self.standings, now=reading.now)
 
     def owners(self, reading: Reading) -> Owners:
         if not hasattr(self, "_owners"):

@@ -6,7 +6,8 @@ from django.db.models import Q
 from django.http import Http404, HttpRequest, HttpResponseBase
 from django.utils.translation import gettext_lazy as _
 
-from apps.admissions.explanation import Subject, explain
+from apps.admissions.estimate_words import estimate_text
+from apps.admissions.explanation import Explanation, Subject, explain
 from apps.admissions.labels import cause_label, layer_label
 from apps.admissions.life import Stretch
 from apps.admissions.life_words import evidence_label, phase_label
@@ -16,6 +17,7 @@ from apps.console.lifeline import lanes_of, ticks_of
 from apps.console.links import queue_url, with_query
 from apps.core.tables import DurationColumn, PortalTable, TextColumn, TimeColumn, table_csv, wants_csv
 from apps.observations.models import Event, Pod, Workload
+from apps.usage.start_estimates import estimates_of
 
 EVENTS_SHOWN = 50
 PODS_SHOWN = 50
@@ -86,11 +88,27 @@ def workload(request: HttpRequest, uid: str) -> HttpResponseBase:
         "ticks": ticks_of(stretches),
         "rows": [_row(number, each) for number, each in enumerate(stretches, start=1)][::-1],
         "phase": phase_label(found.stretch.phase) if found.stretch else "",
+        "estimate": _estimate(found, page),
         "events": _events(subject),
         "pods": _pods(work) if work else [subject.pod],
         "csv_url": with_query(request, format="csv"),
     }
     return page.render("console/workload.html", context, section="admissions")
+
+
+def _estimate(found: Explanation, page: Page) -> str:
+    """When it may start, in words; "" when it does not wait for quota."""
+    work = found.subject.work
+    if work is None:
+        return ""
+    estimates = estimates_of(
+        [work],
+        queues={work.pk: found.subject.queue},
+        standings={work.pk: found.standing},
+        now=page.now,
+        causes={work.pk: found.verdict.cause if found.verdict else ""},
+    )
+    return estimate_text(estimates[work.pk]) if work.pk in estimates else ""
 
 
 def _events(subject: Subject) -> list[Event]:

@@ -17,9 +17,9 @@ from django.db import connection
 from django.db.models import Sum
 
 from apps.admissions.estimates import HORIZON, Cell, Estimate, History, Waiting
-from apps.admissions.pending import Surroundings
 from apps.admissions.queued import Standing, can_fit, size_of
 from apps.admissions.statistics import Survival
+from apps.admissions.surroundings import Surroundings
 from apps.core.windows import Window
 from apps.observations.models import Workload
 from apps.usage.admission_reading import reading
