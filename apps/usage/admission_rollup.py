@@ -27,7 +27,7 @@ from apps.admissions.blocks import block_params
 from apps.admissions.life_relation import life_params
 from apps.admissions.ownership import owner_params_of
 from apps.admissions.rulebook import rule_book
-from apps.core.windows import floor_hour
+from apps.core.windows import HOUR, floor_hour
 from apps.fleet.models import Cluster
 from apps.fleet.registry import is_device
 from apps.observations.models import Pod, Source, StateSpan
@@ -36,8 +36,9 @@ from apps.usage.admission_reading import LENGTHS, REACH, ROLLUP, SINCE, floor_st
 from apps.usage.models import BlockHour, OutcomeHour, Step, WaitHour, Watermark
 from apps.usage.services import REDO_AT_MOST, observed_until
 
-# Hours that are computed, and can be lost, at once.
-CHUNK = timedelta(days=7)
+# Hours that are computed, and can be lost, at once: the longest stretch with no more spans than that, an hour at least.
+CHUNKS = (timedelta(days=7), timedelta(days=1), timedelta(hours=6))
+SPANS_AT_ONCE = 500_000
 # Lives that are worked out in one statement: their sorting stays in memory, and the statement within its time.
 LIVES_AT_ONCE = 10_000
 _SOURCES = {
@@ -69,7 +70,7 @@ def rollup_admissions(*, cluster: Cluster, now: datetime) -> AdmissionRollup:
     )
     start = _begin(cluster, first=first, until=until, now=now)
     rows = 0
-    for low, high in chunks(start, until):
+    for low, high in chunks(cluster, start, until):
         with transaction.atomic():
             mark = Watermark.objects.select_for_update().get(cluster=cluster, rollup=ROLLUP)
             rows += compute_hours(cluster=cluster, start=low, end=high, now=now)
@@ -123,11 +124,17 @@ def _late(cluster: Cluster, mark: Watermark) -> datetime | None:
     return None if oldest is None else floor_hour(oldest)
 
 
-def chunks(start: datetime, end: datetime) -> Iterator[tuple[datetime, datetime]]:
-    """[start, end) in pieces of CHUNK."""
+def chunks(cluster: Cluster, start: datetime, end: datetime) -> Iterator[tuple[datetime, datetime]]:
+    """[start, end) in pieces that are computed at once."""
     while start < end:
-        yield start, min(start + CHUNK, end)
-        start += CHUNK
+        length = next((one for one in CHUNKS if _fits(cluster, start, start + one)), HOUR)
+        yield start, min(start + length, end)
+        start += length
+
+
+def _fits(cluster: Cluster, start: datetime, end: datetime) -> bool:
+    began = StateSpan.objects.filter(cluster=cluster, started_at__gte=start, started_at__lt=end)
+    return len(began.order_by()[SPANS_AT_ONCE : SPANS_AT_ONCE + 1].values_list("pk")) == 0
 
 
 def compute_hours(*, cluster: Cluster, start: datetime, end: datetime, now: datetime) -> int:

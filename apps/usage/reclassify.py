@@ -61,7 +61,7 @@ def reclassify(
         return Reclassified(rules, None, None)
     run, resumed = _begin(cluster, rules, since=marks[SINCE], now=now)
     until = marks[REACH]
-    for low, high in chunks(run.done_until, until):
+    for low, high in chunks(cluster, run.done_until, until):
         _redo(cluster, run, low, high, now=now)
         if say is not None:
             say(low, high)

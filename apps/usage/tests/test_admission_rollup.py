@@ -228,6 +228,24 @@ def test_an_hour_that_was_begun_and_not_finished_is_begun_again(monkeypatch: pyt
     assert sum(row.seconds for row in work) == 3600 * (24 * 20 - D("0.5"))
 
 
+def test_much_work_is_computed_in_shorter_stretches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admission_rollup, "SPANS_AT_ONCE", 3)
+    quiet, busy = make_cluster("quiet"), make_cluster("busy")
+    for cluster, count in ((quiet, 3), (busy, 12)):
+        for i in range(count):
+            span_of(cluster, f"u{i}", "pending", i * 30, None)
+    ends = [high for _low, high in admission_rollup.chunks(quiet, hours(0), hours(200))]
+    assert ends == [hours(168), hours(200)]
+    ends = [high for _low, high in admission_rollup.chunks(busy, hours(0), hours(30))]
+    assert ends == [hours(n) for n in (1, 2, 3, 4, 5, 30)]
+    rollup_admissions(cluster=busy, now=hours(30))
+    found = rows(busy)
+    monkeypatch.undo()
+    Watermark.objects.filter(cluster=busy).delete()
+    rollup_admissions(cluster=busy, now=hours(30))
+    assert rows(busy) == found
+
+
 def test_an_outage_holds_the_mark_back_and_lasts_no_longer_than_it_was_seen() -> None:
     cluster = make_cluster()
     span_of(cluster, "a", "pending", 0, None)
