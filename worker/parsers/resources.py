@@ -60,8 +60,14 @@ class PodPlacement(PodResources, frozen=True):
     tolerations: list[dict[str, Any]] | None = None
 
 
+class TemplateSpec(PodPlacement, frozen=True):
+    """Of claims only whether there are any: which devices they mean stands in other objects."""
+
+    resource_claims: list[msgspec.Raw] | None = None
+
+
 class Template(Struct, frozen=True):
-    spec: PodPlacement | None = None
+    spec: TemplateSpec | None = None
 
 
 Amounts = dict[str, Decimal]

@@ -12,7 +12,8 @@ usage       what the reservation holds now, by Kueue's rule: once fewer pods rem
 requests    status.resourceRequests while Kueue says them (they are what is charged to the quota), else the pod
             templates times their counts.
 pod_sets    [{name, count, min_count, requests per pod}], and only where the template has them: node_selector,
-            affinity (the nodeSelectorTerms that are required, as served), tolerations, topology (true: asked for).
+            affinity (the nodeSelectorTerms that are required, as served), tolerations, topology (true: asked for),
+            claims (true: devices are asked for by claims); elastic (true) on each of work that may change its size.
 queued_at   start of the present wait: the last transition of Requeued, of either status, else the creation.
 """
 
@@ -23,6 +24,8 @@ from datetime import datetime
 from decimal import ROUND_CEILING, Decimal
 from functools import lru_cache
 from typing import Any
+
+import msgspec
 
 from .base import (
     EMPTY_LIST,
@@ -79,6 +82,27 @@ class PodSet(Struct, frozen=True):
     min_count: int | None = None
     template: Template | None = None
     topology_request: TopologyRequest | None = None
+
+
+class Marks(Struct, frozen=True):
+    """Of the annotations, and of labels that say the same, those by which elastic work is told."""
+
+    elastic_job: str = msgspec.field(default="", name="kueue.x-k8s.io/elastic-job")
+    slice_name: str = msgspec.field(default="", name="kueue.x-k8s.io/workload-slice-name")
+    slice_for: str = msgspec.field(default="", name="kueue.x-k8s.io/workload-slice-replacement-for")
+
+    @property
+    def elastic(self) -> bool:
+        return self.elastic_job == "true" or bool(self.slice_name or self.slice_for)
+
+
+class MarkedMeta(Meta, frozen=True):
+    annotations: Marks | None = None
+
+    @property
+    def elastic(self) -> bool:
+        by_annotation = self.annotations is not None and self.annotations.elastic
+        return by_annotation or bool(self.labels and msgspec.convert(self.labels, Marks).elastic)
 
 
 class WorkloadSpec(Struct, frozen=True):
@@ -143,7 +167,7 @@ class WorkloadStatus(Struct, frozen=True):
 
 
 class Workload(Struct, frozen=True):
-    metadata: Meta
+    metadata: MarkedMeta
     spec: WorkloadSpec = WorkloadSpec()
     status: WorkloadStatus = WorkloadStatus()
 
@@ -288,26 +312,26 @@ def _said_requests(said_requests: Sequence[PodSetRequest]) -> dict[str, str]:
     return as_text(total)
 
 
-def _asked(pod_sets: Sequence[PodSet]) -> tuple[str, dict[str, str]]:
+def _asked(pod_sets: Sequence[PodSet], *, elastic: bool) -> tuple[str, dict[str, str]]:
     """(pod_sets column, requests over all pods)."""
     if len(pod_sets) == 1:
         only = pod_sets[0]
         amounts = effective_requests(only.template.spec if only.template else None)
         return (
-            to_json([_pod_set(only, amounts)]),
+            to_json([_pod_set(only, amounts, elastic)]),
             {name: _times(amount, only.count) for name, amount in amounts.items()},
         )
     column: list[dict[str, Any]] = []
     total: Amounts = {}
     for pod_set in pod_sets:
         amounts = effective_requests(pod_set.template.spec if pod_set.template else None)
-        column.append(_pod_set(pod_set, amounts))
+        column.append(_pod_set(pod_set, amounts, elastic))
         for name, amount in amounts.items():
             total[name] = total.get(name, Decimal(0)) + amount * pod_set.count
     return to_json(column), as_text(total)
 
 
-def _pod_set(pod_set: PodSet, amounts: Amounts) -> dict[str, Any]:
+def _pod_set(pod_set: PodSet, amounts: Amounts, elastic: bool) -> dict[str, Any]:
     made = {
         "name": pod_set.name,
         "count": pod_set.count,
@@ -317,6 +341,10 @@ def _pod_set(pod_set: PodSet, amounts: Amounts) -> dict[str, Any]:
     spec = pod_set.template.spec if pod_set.template else None
     if spec is not None:
         made.update(placement_of(spec))
+        if spec.resource_claims:
+            made["claims"] = True
+    if elastic:
+        made["elastic"] = True
     if pod_set.topology_request is not None and pod_set.topology_request.asks:
         made["topology"] = True
     return made
@@ -348,7 +376,7 @@ def workload_row(workload: Workload) -> Row:
     meta, spec, status = workload.metadata, workload.spec, workload.status
     conditions = {c.type: c for c in status.conditions or ()}
     state = workload_state(spec, conditions)
-    pod_sets, requests = _asked(spec.pod_sets) if spec.pod_sets else (EMPTY_LIST, {})
+    pod_sets, requests = _asked(spec.pod_sets, elastic=meta.elastic) if spec.pod_sets else (EMPTY_LIST, {})
     if status.resource_requests:
         requests = _said_requests(status.resource_requests) or requests
     requeued = conditions.get("Requeued")

@@ -420,3 +420,41 @@ def test_where_pods_may_run_is_kept_where_it_is_said() -> None:
     assert first["tolerations"] == [{"key": "spot", "operator": "Exists"}]
     assert first["topology"] is True
     assert second.keys() == {"name", "count", "min_count", "requests"}
+
+
+JOB, SLICE = "kueue.x-k8s.io/elastic-job", "kueue.x-k8s.io/workload-slice-name"
+REPLACES = "kueue.x-k8s.io/workload-slice-replacement-for"
+
+
+def pod_sets_of(meta: dict[str, Any], *specs: dict[str, Any]) -> list[dict[str, Any]]:
+    sets = [{"name": f"s{place}", "count": 1, "template": {"spec": spec}} for place, spec in enumerate(specs)]
+    raw = {"metadata": {"name": "x", "namespace": "n", "uid": "u", **meta}, "spec": {"podSets": sets}}
+    found = KINDS["Workload"]
+    struct = msgspec.json.decode(msgspec.json.encode(raw), type=found.struct)
+    column: list[dict[str, Any]] = as_dict("Workload", found.row(struct))["pod_sets"]
+    return column
+
+
+@pytest.mark.parametrize(
+    ("meta", "elastic"),
+    [
+        ({}, None),
+        ({"annotations": None, "labels": None}, None),
+        ({"annotations": {"other": "x"}, "labels": {"other": "x"}}, None),
+        ({"annotations": {JOB: "false"}}, None),
+        ({"annotations": {JOB: "true"}}, True),
+        ({"labels": {JOB: "true"}}, True),
+        ({"annotations": {SLICE: "job-x-1"}}, True),
+        ({"annotations": {REPLACES: "n/job-x-1"}}, True),
+        ({"labels": {SLICE: "job-x-1"}, "annotations": {"other": "x"}}, True),
+    ],
+)
+def test_elastic_work_is_marked_on_every_pod_set(meta: dict[str, Any], elastic: bool | None) -> None:
+    assert [one.get("elastic") for one in pod_sets_of(meta, {}, {})] == [elastic, elastic]
+    assert pod_sets_of(meta, {})[0].get("elastic") is elastic
+
+
+def test_pod_sets_that_claim_devices_are_marked() -> None:
+    claim = {"name": "gpu", "resourceClaimTemplateName": "half"}
+    found = pod_sets_of({}, {"resourceClaims": [claim]}, {"resourceClaims": []}, {})
+    assert [one.get("claims") for one in found] == [True, None, None]
