@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import timedelta
 from decimal import Decimal
 from io import StringIO
 from typing import Any
 
 import pytest
+from django import conf
 from django.core.management import call_command
 from django.core.management.base import CommandError
+from django.db import transaction
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from apps.admissions import blocks
 from apps.admissions.tests.builders import hours, make_cluster
@@ -109,9 +114,9 @@ def test_what_was_cut_off_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_hours_without_their_evidence_keep_the_rules_of_their_time(
-    monkeypatch: pytest.MonkeyPatch, settings: Any
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    settings.EVENT_RETENTION_DAYS = 2
+    monkeypatch.setattr(conf.settings, "EVENT_RETENTION_DAYS", 2)
     cluster = make_cluster()
     span_of(cluster, "a", "pending", 0, None)
     under(monkeypatch, 1, "quota")
@@ -139,6 +144,39 @@ def test_the_command_says_what_moved(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "east: 1.50 hours of work from admission/quota to admission/model\n" in out.getvalue()
     with pytest.raises(CommandError, match="there is no cluster nowhere"):
         call_command("reclassify", cluster="nowhere")
+
+
+CAUSES = ("quota", "topology", "held")
+SPLIT = st.lists(st.integers(0, 2), min_size=6, max_size=6)
+
+
+@given(st.lists(st.tuples(SPLIT, SPLIT), min_size=1, max_size=4))
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_what_moved_explains_every_difference_and_nothing_more(
+    cells: list[tuple[list[int], list[int]]],
+) -> None:
+    with transaction.atomic():
+        cluster = make_cluster()
+        sums: dict[tuple[bool, str], int] = {}
+        lost = 0
+        for i, pair in enumerate(cells):
+            counts = [Counter(CAUSES[n] for n in split) for split in pair]
+            lost += 600 * sum((counts[0] - counts[1]).values())
+            for current, count in zip((False, True), counts, strict=True):
+                for cause, n in count.items():
+                    sums[current, cause] = sums.get((current, cause), 0) + 600 * n
+                    BlockHour.objects.create(
+                        cluster=cluster, queue=f"q{i % 2}", layer="admission", cause=cause, reason=f"r{i}", step="hour",
+                        hour=hours(i), rules=2 if current else 1, current=current, seconds=600 * n,
+                    )  # fmt: skip
+        moved = moved_seconds(cluster=cluster)
+        assert abs(sum((row.seconds for row in moved), D(0)) - lost) < D("0.001")
+        for cause in CAUSES:
+            came = sum((row.seconds for row in moved if row.to_cause == cause), D(0))
+            went = sum((row.seconds for row in moved if row.from_cause == cause), D(0))
+            difference = sums.get((True, cause), 0) - sums.get((False, cause), 0)
+            assert abs(came - went - difference) < D("0.001"), cause
+        transaction.set_rollback(True)
 
 
 def test_a_cluster_without_a_rollup_has_nothing_to_do() -> None:
