@@ -12,7 +12,7 @@ evicted (from the eviction to the return of the quota), finished.
 
 Invariants
 - Rows of one uid do not overlap and leave no hole from its creation (as far as it is known) to its end.
-- Nothing reaches beyond the last good pull of its source.
+- Nothing reaches beyond the last good pull of its source; what began with that pull is a row of no length.
 - Phases after admission come from the gang's pods: it is placed when as many are bound as its pod sets count (the
   least that they accept), and runs when as many are ready. Without knowledge of pods it runs, with evidence "".
 - A row is the same for every window that it touches: the whole life of a uid is worked out, then narrowed.
@@ -227,20 +227,21 @@ CROSS JOIN LATERAL (SELECT
 CROSS JOIN LATERAL (VALUES
   (CASE WHEN f.phase = 'queued' THEN 'backoff' ELSE f.phase END, f.low, coalesce(f.retry_at, f.low),
     f.retry_at = s.until_at),
-  (f.phase, coalesce(f.retry_at, f.low), s.until_at, true)) AS part(phase, low, high, last)
-WHERE NOT s.places AND part.low < part.high
+  (f.phase, coalesce(f.retry_at, f.low), s.until_at, f.retry_at IS DISTINCT FROM s.until_at)
+) AS part(phase, low, high, last)
+WHERE NOT s.places AND (part.low < part.high OR (part.last AND s.ended_at IS NULL AND part.low = part.high))
 """
 
 _INSIDE = """
 SELECT s.cluster_id, s.kind, s.uid, k.piece, s.namespace, s.name, s.queue_name, s.queue, cut.phase, s.state,
   CASE WHEN cut.evidence = '-' THEN s.reason ELSE coalesce(cut.reason, '') END AS reason,
   CASE WHEN cut.evidence = '-' THEN s.message ELSE coalesce(cut.message, '') END AS message,
-  cut.low AS started_at, CASE WHEN s.ended_at IS NULL AND cut.high = s_until THEN NULL ELSE cut.high END AS ended_at,
+  cut.low AS started_at, CASE WHEN s.ended_at IS NULL AND cut.high = t.s_until THEN NULL ELSE cut.high END AS ended_at,
   s.requests, s.usage, CASE WHEN cut.evidence = '-' THEN s.evidence ELSE cut.evidence END AS evidence,
   cut.high AS until_at, s.attempt
 FROM spans s JOIN work k USING (cluster_id, uid) JOIN milestones m USING (cluster_id, uid, attempt)
 CROSS JOIN LATERAL (SELECT
-  least(s.until_at, m.seen_until) AS s_until,
+  CASE WHEN s.ended_at IS NULL THEN greatest(s.started_at, least(s.until_at, m.seen_until)) ELSE s.until_at END AS s_until,
   greatest(m.began, least(m.placed, m.evicted)) AS placed_at,
   greatest(m.began, m.placed, least(m.ready, m.evicted)) AS ready_at,
   greatest(m.began, coalesce(m.scaled_at, 'infinity')) AS scaled
@@ -259,7 +260,8 @@ CROSS JOIN LATERAL (VALUES
 ) AS piece(phase, low, high, reason, message, evidence)
 CROSS JOIN LATERAL (SELECT piece.phase, greatest(piece.low, s.started_at) AS low, least(piece.high, t.s_until) AS high,
   piece.reason, piece.message, piece.evidence) cut
-WHERE s.places AND cut.low < cut.high
+WHERE s.places AND (cut.low < cut.high OR (s.ended_at IS NULL AND t.s_until = s.started_at
+  AND piece.low <= s.started_at AND piece.high > s.started_at))
 """
 
 # What the cluster's own times say of work that the portal first met when it held quota already.
@@ -285,7 +287,8 @@ WHERE s.is_first AND s.state IN ('reserved', 'admitted') AND part.low < part.hig
 # GPU pods that belong to no Workload and no PodGroup.
 _PLAIN = f"""
 plain AS MATERIALIZED (
-  SELECT p.*, coalesce(p.created_at, p.first_seen_at) AS born, least(r.pod_until, coalesce(p.gone_at, 'infinity')) AS last_at,
+  SELECT p.*, coalesce(p.created_at, p.first_seen_at) AS born,
+    greatest(coalesce(p.created_at, p.first_seen_at), least(r.pod_until, coalesce(p.gone_at, 'infinity'))) AS last_at,
     CASE WHEN p.conditions->'Ready'->>'status' = 'True' THEN (p.conditions->'Ready'->>'since')::timestamptz
       WHEN p.phase IN ('Succeeded', 'Failed') THEN coalesce(p.started_at, p.bound_at) END AS ready_at
   FROM observations_pod p JOIN reach r USING (cluster_id)
@@ -337,6 +340,7 @@ CROSS JOIN LATERAL (VALUES
 CROSS JOIN LATERAL (SELECT piece.phase, piece.low, least(piece.high, p.last_at) AS high, piece.reason, piece.message,
   piece.evidence) cut
 WHERE cut.low < cut.high
+  OR (p.gone_at IS NULL AND p.born = p.last_at AND piece.low <= p.born AND piece.high > p.born)
 """
 
 LIFE = f"""(

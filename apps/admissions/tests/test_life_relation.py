@@ -12,7 +12,7 @@ from hypothesis import settings as effort
 from hypothesis import strategies as st
 from hypothesis.extra.django import TestCase
 
-from apps.admissions.life_relation import LIFE, life_params, waits_of
+from apps.admissions.life_relation import BEFORE_QUOTA, LIFE, life_params, waits_of
 from apps.fleet.models import Cluster
 from apps.observations.models import Event, Pod, SourceState, Workload
 
@@ -335,6 +335,24 @@ def test_waits_first_and_again_without_backoff(east: Cluster) -> None:
     ]
 
 
+def test_what_began_with_the_last_pull_is_there_without_a_length() -> None:
+    cluster = collected("fresh", kueue=60, pods=50)
+    again = work_of(cluster, "again", ("pending", 0, 5), ("reserved", 5, 60), ("pending", 60, None))
+    admitted = work_of(cluster, "admitted", ("pending", 0, 55), ("admitted", 55, None))
+    member(admitted, "later", created=56)
+    pod = make_pod(cluster, "p", created_at=at(50), first_seen_at=at(50))
+    assert life(again) == "queued 0-5, reserved 5-60, queued 60-…"
+    assert life(admitted) == "queued 0-55, unplaced 55-…"
+    assert life(pod) == "unplaced 50-…"
+
+
+def test_pods_that_fell_silent_leave_no_hole() -> None:
+    cluster = collected("silent", kueue=90, pods=50)
+    work = work_of(cluster, "a", ("admitted", 0, 60), ("admitted", 60, None, {"message": "less is held"}))
+    member(work, "a-0", created=1, bound=2, ready=3)
+    assert life(work) == "unplaced 0-2, starting 2-3, running 3-60, running 60-…"
+
+
 STATES = ("pending", "reserved", "admitted", "deactivated", "finished")
 STEPS = st.lists(st.tuples(st.sampled_from(STATES), st.integers(1, 9)), min_size=1, max_size=8)
 PODS = st.lists(st.tuples(*[st.integers(0, 60)] * 2, st.integers(0, 20), st.booleans()), max_size=5)
@@ -345,10 +363,10 @@ class NoHoleTest(TestCase):
     @given(
         steps=STEPS, pods=PODS, need=st.integers(1, 3), is_open=st.booleans(), evicted=st.none() | st.integers(0, 60),
         scaled=st.none() | st.integers(0, 60), kind=st.sampled_from(["Workload", "PodGroup"]),
-        requeue=st.none() | st.integers(0, 120),
+        requeue=st.none() | st.integers(0, 120), silent=st.integers(0, NOW),
     )  # fmt: skip
-    def test_phases_leave_no_hole_and_do_not_overlap(self, steps: Any, pods: Any, need: int, is_open: bool, evicted: int | None, scaled: int | None, kind: str, requeue: int | None) -> None:  # fmt: skip
-        cluster = collected("east")
+    def test_phases_leave_no_hole_and_do_not_overlap(self, steps: Any, pods: Any, need: int, is_open: bool, evicted: int | None, scaled: int | None, kind: str, requeue: int | None, silent: int) -> None:  # fmt: skip
+        cluster = collected("east", pods=silent)
         spans, start = [], 0
         for place, (state, length) in enumerate(steps):
             last = place == len(steps) - 1
@@ -372,7 +390,9 @@ class NoHoleTest(TestCase):
         found = rows(cluster)
         borders = [(row["started_at"], row["until_at"]) for row in found]
         assert borders[0][0] == at(0)
-        assert borders[-1][1] == (at(NOW) if is_open else at(start))
+        if not is_open or found[-1]["phase"] in BEFORE_QUOTA:
+            assert borders[-1][1] == (at(NOW) if is_open else at(start))
+        assert all(low < high for low, high in borders[:-1])
         assert [low for low, _high in borders[1:]] == [high for _low, high in borders[:-1]]
         assert all(row["ended_at"] == row["until_at"] for row in found[:-1])
         assert (found[-1]["ended_at"] is None) is is_open
