@@ -72,7 +72,8 @@ class Policy:
 @dataclass(frozen=True, slots=True)
 class Queue:
     """A ClusterQueue. `node`: its place and quota in the tree; `inactive`: why it admits nothing ("" when it does);
-    `checks`: names of its admission checks (not modelled: work counts as let through); `drains`: HoldAndDrain."""
+    `checks`: names of its admission checks (not modelled: work counts as let through); `drains`: HoldAndDrain;
+    `elsewhere`: a check hands its work to another cluster; `by_past_use`: its LocalQueues take turns by past use."""
 
     node: QuotaNode
     groups: tuple[Group, ...]
@@ -81,6 +82,8 @@ class Queue:
     drains: bool = False
     checks: tuple[str, ...] = ()
     """A stopped queue (`node.stopped`) takes back what is reserved and not admitted yet; one that drains, everything."""
+    elsewhere: bool = False
+    by_past_use: bool = False
 
     @property
     def name(self) -> str:
@@ -90,7 +93,8 @@ class Queue:
 @dataclass(frozen=True, slots=True)
 class PodSet:
     """`requests` of one pod; `min_count`: partial admission may go down to it. Of node affinity only what Kueue reads
-    of it: `node_selector` and the required node selector terms as served."""
+    of it: `node_selector` and the required node selector terms as served. `claims`: it asks for devices by claims;
+    `elastic`: of work that may change its size while it runs."""
 
     name: str
     count: int
@@ -100,6 +104,8 @@ class PodSet:
     affinity: tuple[Mapping[str, Any], ...] = ()
     tolerations: tuple[Mapping[str, Any], ...] = ()
     topology: bool = False
+    claims: bool = False
+    elastic: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +140,8 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """Everything that admission decides by. `cohorts`: those that have an object."""
+    """Everything that admission decides by. `cohorts`: those that have an object. `divided`: the resources that stand
+    for devices of DRA which share counters or capacity."""
 
     queues: tuple[Queue, ...]
     cohorts: tuple[QuotaNode, ...]
@@ -145,6 +152,7 @@ class Situation:
         "LessThanOrEqualToFinalShare",
         "LessThanInitialShare",
     )
+    divided: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -171,11 +171,17 @@ class _Run:
 
 def _gaps(situation: Situation) -> frozenset[str]:
     """What plays a part here and is not modelled."""
-    found = {"time"}
-    if any(flavor.topology for flavor in situation.flavors.values()) or any(
-        pod_set.topology for work in situation.work for pod_set in work.pod_sets
-    ):
-        found.add("topology")
-    if any(queue.checks for queue in situation.queues):
-        found.add("admission_checks")
-    return frozenset(found)
+    queues = situation.queues
+    pod_sets = [pod_set for work in situation.work for pod_set in work.pod_sets]
+    found = {
+        "time": True,
+        "topology": any(flavor.topology for flavor in situation.flavors.values())
+        or any(pod_set.topology for pod_set in pod_sets),
+        "admission_checks": any(queue.checks for queue in queues),
+        "multikueue": any(queue.elsewhere for queue in queues),
+        "afs": any(queue.by_past_use for queue in queues),
+        "elastic": any(pod_set.elastic for pod_set in pod_sets),
+        "dra_counters": bool(situation.divided)
+        and any(pod_set.claims or not situation.divided.isdisjoint(pod_set.requests) for pod_set in pod_sets),
+    }
+    return frozenset(code for code, present in found.items() if present)

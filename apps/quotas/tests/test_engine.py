@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
-from apps.quotas.engine.model import Flavor, Group, Pending, Reason
+from apps.quotas.engine.model import Flavor, Group, Pending, Queue, Reason, Work
 from apps.quotas.engine.settle import settle
 from apps.quotas.engine.verdicts import verdict_of
 
@@ -368,6 +369,33 @@ def test_nobody_is_preempted_to_make_it_less_fair() -> None:
 def test_gaps_are_named() -> None:
     here = situation([replace(queue("q", 4), checks=("budget",))], [work("a", "q", 1)])
     assert settle(here).gaps == {"time", "admission_checks"}
+
+
+def gaps(here: Queue, asks: Work, divided: frozenset[str] = frozenset()) -> set[str]:
+    """Beside "time", which always counts."""
+    return set(settle(replace(situation([here], [asks]), divided=divided)).gaps) - {"time"}
+
+
+def with_pod_sets(found: Work, **changes: Any) -> Work:
+    return replace(found, pod_sets=tuple(replace(one, **changes) for one in found.pod_sets))
+
+
+def test_a_plain_situation_has_no_gap_but_time() -> None:
+    assert gaps(queue("q", 4), work("a", "q", 1)) == set()
+
+
+def test_each_gap_is_named_where_it_plays_a_part() -> None:
+    plain, one = queue("q", 4), work("a", "q", 1)
+    assert gaps(replace(plain, elsewhere=True), one) == {"multikueue"}
+    assert gaps(replace(plain, by_past_use=True), one) == {"afs"}
+    assert gaps(plain, with_pod_sets(one, elastic=True)) == {"elastic"}
+    assert gaps(plain, with_pod_sets(one, topology=True)) == {"topology"}
+    asked = next(iter(one.pod_sets[0].requests))
+    assert gaps(plain, one, frozenset({asked})) == {"dra_counters"}
+    assert gaps(plain, one, frozenset({"other"})) == set()
+    assert gaps(plain, with_pod_sets(one, claims=True), frozenset({"other"})) == {"dra_counters"}
+    # Claims of whole devices are counted right.
+    assert gaps(plain, with_pod_sets(one, claims=True)) == set()
 
 
 def test_a_run_that_is_cut_says_so() -> None:
