@@ -2,7 +2,7 @@
 
 Input: primary keys of Workloads; output: `Position`s of those that wait for quota. One query, over the queues in
 question only. Invariants: 1 is next; Kueue's word counts while it is not older than FRESH; the computed order is
-priority (highest first), start of the wait, uid, and knows nothing of fair sharing between queues.
+priority (highest first), Kueue's instant (queue_order.py), uid, and knows nothing of fair sharing between queues.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from django.db import connection
+
+from apps.quotas.queue_order import queue_order_sql
 
 FRESH = timedelta(minutes=10)
 
@@ -27,7 +29,7 @@ class Position:
     source: Literal["kueue", "computed"]
 
 
-_POSITIONS = """
+_POSITIONS = f"""
 WITH asked AS MATERIALIZED (
   SELECT DISTINCT cluster_id FROM observations_workload WHERE id = ANY(%(keys)s)
 ), leads_to AS MATERIALIZED (
@@ -37,7 +39,7 @@ WITH asked AS MATERIALIZED (
   ORDER BY cluster_id, namespace, name, id DESC
 ), waiting AS MATERIALIZED (
   SELECT w.id, w.cluster_id, w.kind, w.namespace, w.name, w.queue_name, w.uid, coalesce(w.priority, 0) AS priority,
-    coalesce(w.queued_at, w.created_at) AS queued,
+    {queue_order_sql("w")} AS queued,
     CASE WHEN w.kind = 'PodGroup' THEN w.queue_name ELSE coalesce(nullif(w.cluster_queue, ''), l.queue, '') END AS queue
   FROM observations_workload w
   LEFT JOIN leads_to l ON (l.cluster_id, l.namespace, l.name) = (w.cluster_id, w.namespace, w.queue_name)
@@ -59,7 +61,7 @@ WITH asked AS MATERIALIZED (
 )
 SELECT id, position, local_position, CASE WHEN all_said THEN said + 1 END, CASE WHEN all_said THEN said_local + 1 END
 FROM told WHERE id = ANY(%(keys)s)
-"""
+"""  # noqa: S608 - constants
 
 
 def positions(*, now: datetime, keys: Collection[int]) -> dict[int, Position]:

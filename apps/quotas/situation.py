@@ -1,7 +1,7 @@
 """One cluster as the admission engine takes it. Input: the quota snapshot of a cluster, its live Kueue workloads and
 namespaces; output: `Scene`, the engine's Situation with what it does not hold: who owns what, what was approximated.
 
-Two queries beside the snapshot. Invariants
+Four queries beside the snapshot. Invariants
 - Work that is over or deactivated is left out: it neither holds quota nor waits.
 - What a reservation holds is exact per (flavor, resource), as stored. Which of several pod sets has which flavor is
   not stored; the amounts are laid on the pod sets so that the sums stay exact (`guessed` counts such work).
@@ -17,13 +17,18 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
+from django.db.models import DateTimeField
+from django.db.models.expressions import RawSQL
+
 from apps.core.label_selector import selects
 from apps.fleet.models import Cluster
 from apps.fleet.selectors import BindingIndex
 from apps.observations.models import Workload
 from apps.observations.selectors import live_objects
 from apps.quotas.engine.model import Assigned, Flavor, Group, PodSet, Policy, Queue, Refused, Situation, Work
+from apps.quotas.gaps import BY_PAST_USE, divided_resources, remote_checks
 from apps.quotas.kueue import quota_node
+from apps.quotas.queue_order import queue_order_sql
 from apps.quotas.snapshot import ClusterView, Item, Snapshot, load_snapshot
 
 _COLUMNS = (
@@ -36,7 +41,7 @@ _COLUMNS = (
     "pod_sets",
     "usage",
     "created_at",
-    "queued_at",
+    "queue_order",
     "reserved_at",
     "checks",
     "state",
@@ -86,17 +91,22 @@ def load_scene(*, now: datetime, cluster: Cluster) -> Scene:
         for item in view.local_queues
     }
     labels = dict(live_objects(kind="Namespace", clusters=[cluster]).values_list("name", "labels"))
-    rows = Workload.objects.filter(
-        cluster=cluster,
-        gone_at=None,
-        kind=Workload.Kind.WORKLOAD,
-        active=True,
-        state__in=(Workload.State.PENDING, Workload.State.RESERVED, Workload.State.ADMITTED),
-    ).values_list(*_COLUMNS)
+    rows = (
+        Workload.objects.filter(
+            cluster=cluster,
+            gone_at=None,
+            kind=Workload.Kind.WORKLOAD,
+            active=True,
+            state__in=(Workload.State.PENDING, Workload.State.RESERVED, Workload.State.ADMITTED),
+        )
+        .annotate(queue_order=_queue_order())
+        .values_list(*_COLUMNS)
+    )
     reader = _WorkReader(view, local_queues, labels)
     work = tuple(reader.read(dict(zip(_COLUMNS, row, strict=True))) for row in rows.iterator(chunk_size=4000))
+    remote = remote_checks(cluster)
     situation = Situation(
-        queues=tuple(engine_queue(item) for item in queues.values()),
+        queues=tuple(engine_queue(item, remote) for item in queues.values()),
         cohorts=tuple(quota_node("Cohort", item) for item in view.objects["Cohort"].values()),
         flavors={name: _flavor(item) for name, item in view.objects["ResourceFlavor"].items()},
         work=work,
@@ -105,6 +115,7 @@ def load_scene(*, now: datetime, cluster: Cluster) -> Scene:
             for kind in ("ClusterQueue", "Cohort")
             for item in view.objects[kind].values()
         ),
+        divided=divided_resources(cluster),
     )
     return Scene(
         cluster=cluster,
@@ -135,9 +146,11 @@ def _beyond(item: Item) -> str:
     return next((name for word, name in _BESIDE if word in message), "")
 
 
-def engine_queue(item: Item) -> Queue:
-    """A ClusterQueue's spec; `inactive` is left to `what_if_change.activity`, which looks at the whole tree."""
+def engine_queue(item: Item, remote: Collection[str] = ()) -> Queue:
+    """A ClusterQueue's spec; `inactive` is left to `what_if_change.activity`, which looks at the whole tree. `remote`:
+    checks that hand work to other clusters."""
     spec = item.spec
+    checks = tuple(check["name"] for check in spec.get("checks") or ())
     stop = spec.get("stop_policy") or "None"
     return Queue(
         node=quota_node("ClusterQueue", item),
@@ -147,7 +160,9 @@ def engine_queue(item: Item) -> Queue:
         ),
         policy=_policy(spec),
         drains=stop == "HoldAndDrain",
-        checks=tuple(check["name"] for check in spec.get("checks") or ()),
+        checks=checks,
+        elsewhere=not set(checks).isdisjoint(remote),
+        by_past_use=spec.get("admission_mode") == BY_PAST_USE,
     )
 
 
@@ -184,6 +199,10 @@ def _flavor(item: Item) -> Flavor:
 # ---- work -----------------------------------------------------------------------------------------------------
 
 
+def _queue_order() -> RawSQL:
+    return RawSQL(queue_order_sql(Workload._meta.db_table), (), output_field=DateTimeField())  # noqa: S611 - constant
+
+
 class _WorkReader:
     """Rows of workloads → Work. Numbers repeat over thousands of workloads and are read once each."""
 
@@ -218,7 +237,7 @@ class _WorkReader:
             queue=queue,
             priority=row["priority"] or 0,
             created=created,
-            queued=row["queued_at"].timestamp() if row["queued_at"] else created,
+            queued=row["queue_order"].timestamp() if row["queue_order"] else created,
             pod_sets=pod_sets,
             holds=holds,
             reserved_at=row["reserved_at"].timestamp() if row["reserved_at"] else 0.0,
@@ -254,6 +273,8 @@ class _WorkReader:
             affinity=tuple(found.get("affinity") or ()),
             tolerations=tuple(found.get("tolerations") or ()),
             topology=bool(found.get("topology")),
+            claims=bool(found.get("claims")),
+            elastic=bool(found.get("elastic")),
         )
 
     def _holds(self, pod_sets: tuple[PodSet, ...], usage: Iterable[Mapping[str, Any]]) -> dict[str, Assigned]:

@@ -170,12 +170,12 @@ def positions(world: World, role: str = "red_lead") -> list[tuple[str, Any, Any]
     return [(row["name"], row["position"], row["position_source"]) for row in found if row["team"] == "red"]
 
 
-def test_order_is_priority_then_wait_then_uid(world: World) -> None:
+def test_order_is_priority_then_creation_then_uid(world: World) -> None:
     earlier = world.now - timedelta(hours=2)
     workload(world, "first", priority=5)
-    workload(world, "older", queued_at=earlier)
-    workload(world, "low", priority=-1, queued_at=earlier)
-    # Priority 5; then 0 by wait: older before red-waits; then −1. A missing priority is 0.
+    workload(world, "older", created_at=earlier)
+    workload(world, "low", priority=-1, created_at=earlier)
+    # Priority 5; then 0 by creation: older before red-waits; then −1. A missing priority is 0.
     assert positions(world) == [
         ("red-waits", 3, "computed"),
         ("first", 1, "computed"),
@@ -184,6 +184,34 @@ def test_order_is_priority_then_wait_then_uid(world: World) -> None:
     ]
     found = rows(world, "red_lead", "/teams/red/?format=csv&table=waiting")
     assert [row["Workload"] for row in found] == ["first", "older", "red-waits", "low"]
+
+
+@pytest.mark.parametrize(
+    ("reason", "status", "place"),
+    [
+        ("AdmissionCheck", "True", 2),
+        ("PodsReadyTimeout", "True", 2),
+        ("Preempted", "True", 1),
+        ("AdmissionCheck", "False", 1),
+    ],
+)
+def test_a_preemption_costs_no_place_and_a_failed_check_does(
+    world: World, reason: str, status: str, place: int
+) -> None:
+    # Made two hours ago and evicted half an hour ago; red-waits was made an hour ago.
+    since = world.now - timedelta(minutes=30)
+    workload(
+        world,
+        "back",
+        created_at=world.now - timedelta(hours=2),
+        queued_at=since,
+        conditions={
+            "Evicted": {"status": status, "reason": reason, "message": "", "since": since.isoformat()}
+        },
+    )
+    assert sorted(positions(world)) == [("back", place, "computed"), ("red-waits", 3 - place, "computed")]
+    waits = {row["name"]: row for row in results(world, "red_lead", "/api/v1/workloads/?state=pending")}
+    assert waits["back"]["queued_at"].startswith(since.strftime("%Y-%m-%dT%H:%M:%S"))
 
 
 @pytest.mark.parametrize(("age", "expected"), [(9, (7, "kueue")), (11, (1, "computed"))])

@@ -14,6 +14,7 @@ from apps.core.label_selector import selects
 from apps.fleet.models import Cluster, TeamBinding
 from apps.observations.models import ClusterObject, Workload
 from apps.quotas.engine.model import Assigned, Flavor, Group, Policy
+from apps.quotas.engine.settle import settle
 from apps.quotas.situation import Scene, load_scene
 from apps.quotas.tree import Cell
 
@@ -207,7 +208,40 @@ def test_waiting_work_finds_its_queue_through_the_local_queue(cluster: Cluster) 
         None,
     )
     assert found.pod_sets[0].requests == {GPU: Decimal(4)}
-    assert (found.pod_sets[0].count, found.queued - found.created) == (2, 3600)
+    # Its wait began anew an hour after it was made; its place in the queue is that of its creation.
+    assert (found.pod_sets[0].count, found.queued - found.created) == (2, 0)
+
+
+@pytest.mark.parametrize(
+    ("reason", "status", "minutes"),
+    [
+        # Created two hours ago, evicted half an hour ago: 90 minutes later, where Kueue counts the eviction.
+        ("AdmissionCheck", "True", 90),
+        ("PodsReadyTimeout", "True", 90),
+        ("Preempted", "True", 0),
+        ("ClusterQueueStopped", "True", 0),
+        ("NodeFailures", "True", 0),
+        # Reserved again since: the eviction is history.
+        ("AdmissionCheck", "False", 0),
+        ("PodsReadyTimeout", "False", 0),
+    ],
+)
+def test_the_place_in_the_queue_after_an_eviction(
+    cluster: Cluster, reason: str, status: str, minutes: int
+) -> None:
+    since = (NOW - timedelta(minutes=30)).isoformat()
+    evicted = {"status": status, "reason": reason, "message": "", "since": since}
+    cluster_queue(cluster, "q")
+    local_queue(cluster, "ns", "lq", "q")
+    work(cluster, "a", conditions={"Evicted": evicted}, queued_at=NOW - timedelta(minutes=30))
+    (found,) = load(cluster).situation.work
+    assert found.queued - found.created == minutes * 60
+
+
+def test_work_whose_creation_is_not_known_stands_where_its_wait_began(cluster: Cluster) -> None:
+    work(cluster, "a", created_at=None)
+    (found,) = load(cluster).situation.work
+    assert found.queued == (NOW - timedelta(hours=1)).timestamp()
 
 
 def test_pod_sets_bring_what_places_them(cluster: Cluster) -> None:
@@ -360,3 +394,93 @@ def test_the_number_of_queries_does_not_grow(cluster: Cluster, django_assert_max
         work(cluster, f"w{number}")
     with django_assert_max_num_queries(12):
         assert len(load(cluster).situation.work) == 30
+
+
+# ---- what is not modelled -------------------------------------------------------------------------------------------
+
+DIVIDED = {"driver": "gpu.example.com", "counters": {"set": {"memory": "80"}}, "devices": []}
+SEVERAL = {"driver": "gpu.example.com", "counters": {}, "devices": [{"name": "a", "multiple": True}]}
+TAKES = {"driver": "gpu.example.com", "devices": [{"name": "a", "consumes": [{"set": "s", "counters": {}}]}]}
+WHOLE = {
+    "driver": "gpu.example.com",
+    "counters": {},
+    "devices": [{"name": "a", "multiple": False, "consumes": []}],
+}
+
+
+def device_class(cluster: Cluster, name: str, drivers: list[str], extended: str = "") -> None:
+    thing(cluster, "DeviceClass", name, {"drivers": drivers, "extended_resource": extended, "selectors": []})
+
+
+def gaps_of(cluster: Cluster) -> set[str]:
+    return set(settle(load(cluster).situation).gaps)
+
+
+def plain(cluster: Cluster, *, pod_set: Any = None, **spec: Any) -> None:
+    """A queue with one piece of waiting work."""
+    cluster_queue(cluster, "q", **spec)
+    local_queue(cluster, "ns", "lq", "q")
+    main = {"name": "main", "count": 1, "min_count": None, "requests": {GPU: "4"}, **(pod_set or {})}
+    work(cluster, "a", pod_sets=[main])
+
+
+def test_a_plain_situation_reports_time_alone(cluster: Cluster) -> None:
+    plain(cluster, admission_mode=None, checks=[])
+    thing(cluster, "AdmissionCheck", "elsewhere", {"controller": "kueue.x-k8s.io/multikueue"})
+    thing(cluster, "ResourceSlice", "whole", WHOLE)
+    device_class(cluster, "gpu", ["gpu.example.com"], GPU)
+    assert gaps_of(cluster) == {"time"}
+
+
+def test_multikueue_counts_where_a_queue_uses_it(cluster: Cluster) -> None:
+    thing(cluster, "AdmissionCheck", "elsewhere", {"controller": "kueue.x-k8s.io/multikueue"})
+    thing(cluster, "AdmissionCheck", "capacity", {"controller": "kueue.x-k8s.io/provisioning-request"})
+    plain(cluster, checks=[{"name": "elsewhere", "flavors": []}])
+    assert gaps_of(cluster) == {"time", "admission_checks", "multikueue"}
+
+
+def test_another_check_is_no_multikueue(cluster: Cluster) -> None:
+    thing(cluster, "AdmissionCheck", "capacity", {"controller": "kueue.x-k8s.io/provisioning-request"})
+    plain(cluster, checks=[{"name": "capacity", "flavors": []}])
+    assert gaps_of(cluster) == {"time", "admission_checks"}
+
+
+@pytest.mark.parametrize(
+    ("mode", "present"),
+    [("UsageBasedAdmissionFairSharing", True), ("NoAdmissionFairSharing", False), (None, False)],
+)
+def test_order_by_past_use(cluster: Cluster, mode: str | None, present: bool) -> None:
+    plain(cluster, admission_mode=mode)
+    assert gaps_of(cluster) == {"time"} | ({"afs"} if present else set())
+
+
+def test_elastic_work(cluster: Cluster) -> None:
+    plain(cluster, pod_set={"elastic": True})
+    assert gaps_of(cluster) == {"time", "elastic"}
+
+
+@pytest.mark.parametrize("listed", [DIVIDED, SEVERAL, TAKES])
+@pytest.mark.parametrize(
+    ("drivers", "extended", "pod_set", "present"),
+    [
+        (["gpu.example.com"], GPU, {}, True),
+        # An expression that names no driver may mean any.
+        ([], GPU, {}, True),
+        (["nic.example.com"], GPU, {}, False),
+        (["gpu.example.com"], "", {}, False),
+        (["gpu.example.com"], "", {"claims": True}, True),
+        (
+            ["gpu.example.com"],
+            "",
+            {"requests": {"deviceclass.resource.kubernetes.io/gpu": "1"}},
+            True,
+        ),
+    ],
+)
+def test_divided_devices_count_where_work_asks_for_them(
+    cluster: Cluster, listed: Any, drivers: list[str], extended: str, pod_set: Any, present: bool
+) -> None:
+    thing(cluster, "ResourceSlice", "slice", listed)
+    device_class(cluster, "gpu", drivers, extended)
+    plain(cluster, pod_set=pod_set)
+    assert gaps_of(cluster) == {"time"} | ({"dra_counters"} if present else set())
