@@ -9,7 +9,7 @@ from django.utils.translation import gettext_lazy as _
 from apps.admissions.estimate_words import estimate_text
 from apps.admissions.explanation import Explanation, Subject, explain
 from apps.admissions.labels import cause_label, layer_label
-from apps.admissions.life import Stretch
+from apps.admissions.life import PLACED, Stretch
 from apps.admissions.life_words import evidence_label, phase_label
 from apps.admissions.work import asked_devices, held_devices
 from apps.console.frame import WORK, Page
@@ -59,6 +59,7 @@ def _row(number: int, stretch: Stretch) -> dict[str, object]:
         "number": number,
         "stretch": stretch,
         "phase": phase_label(stretch.phase),
+        "attempt": stretch.attempt if stretch.phase in PLACED else 0,
         "source": evidence_label(stretch.evidence),
     }
 
