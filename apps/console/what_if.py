@@ -2,12 +2,11 @@
 
 GET shows the form and, with `change=` (the changes as compact JSON), the result: the address of a result can be sent
 to others. POST reads the form, adds what it says to the change and answers with that address; what cannot be tried is
-said at the form. Works without a script.
+said in one list at the top, which takes the focus, and beside the inputs. Works without a script.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
@@ -38,6 +37,7 @@ from apps.quotas.what_if import Answer, TooMuch, allowed_names, try_changes
 from apps.quotas.what_if_apply import Names
 from apps.quotas.what_if_change import ChangeError, ChangeFault, parse_changes
 from apps.quotas.what_if_form import (
+    POLICY_PLACES,
     Json,
     Target,
     cell_rows,
@@ -45,6 +45,7 @@ from apps.quotas.what_if_form import (
     dump_changes,
     edited_values,
     find_target,
+    flavor_boxes,
     load_changes,
     policy_fields,
     present_values,
@@ -53,6 +54,7 @@ from apps.quotas.what_if_form import (
     with_work,
     without,
 )
+from apps.quotas.what_if_places import PlacedFault, in_words, listed_id, place
 from apps.quotas.what_if_words import fault_text, gap_text, note_text, policy_name, summary, too_much_text
 
 SHOWN = 25
@@ -67,7 +69,9 @@ class _Trial:
     names: Names
     changes: list[Json]
     target: Target | None
-    faults: list[str] = field(default_factory=list)
+    given: list[Json] = field(default_factory=list)
+    """The changes as they came, before the form was read into `changes`."""
+    faults: list[PlacedFault] = field(default_factory=list)
     answer: Answer | None = None
 
     def run(self) -> None:
@@ -81,32 +85,22 @@ class _Trial:
                 raise Http404 from None
             self.faults += [self._fault(fault) for fault in error.faults]
         except TooMuch as error:
-            self.faults.append(too_much_text(error))
+            self.complain(too_much_text(error))
 
-    def _fault(self, fault: ChangeFault) -> str:
-        """The fault with the field in words: of the third quota, "h100 nvidia.com/gpu, lending_limit"."""
-        where = place_of(fault.field, self.changes)
-        return f"{where}: {fault_text(fault)}" if where else fault_text(fault)
+    def complain(self, text: str) -> None:
+        """A fault that no input is to blame for."""
+        self.faults.append(PlacedFault("", "", text, text))
 
-
-def place_of(path: str, changes: Sequence[Json]) -> str:
-    """A field's path as people say it."""
-    parts = path.split(".")
-    found: Any = {"changes": changes}
-    said: list[str] = []
-    for part in parts:
-        if isinstance(found, list) and part.isdecimal() and int(part) < len(found):
-            found = found[int(part)]
-            if isinstance(found, dict):
-                name = found.get("name") or " ".join(
-                    str(found[key]) for key in ("flavor", "resource") if key in found
-                )
-                said += [name] if name and isinstance(name, str) else []
-        elif isinstance(found, dict):
-            if part not in ("changes", "set", "quotas", "pod_sets", "preemption", "fungibility", "remove"):
-                said.append(part)
-            found = found.get(part)
-    return ", ".join(said)
+    def _fault(self, fault: ChangeFault) -> PlacedFault:
+        name, target = place(
+            fault.field,
+            self.changes,
+            given=self.given,
+            target=self.target,
+            job_resource=self.page.request.POST.get("job_resource", "").strip(),
+        )
+        where, text = in_words(fault.field, self.changes), fault_text(fault)
+        return PlacedFault(name, target, text, f"{where}: {text}" if where else text)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -120,10 +114,11 @@ def what_if(request: HttpRequest) -> HttpResponseBase:
     names = allowed_names(scene, page.team_ids)
     changes = load_changes(data.get("change", ""))
     target = _target(scene, names, data.get("queue", ""))
-    trial = _Trial(page, scene, names, changes or [], target)
-    if changes is None or not all(isinstance(change, dict) for change in changes):
-        trial.changes = []
-        trial.faults.append(_("The change in the address cannot be read."))
+    readable = changes is not None and all(isinstance(change, dict) for change in changes)
+    given = changes if changes is not None and readable else []
+    trial = _Trial(page, scene, names, given, target, given)
+    if not readable:
+        trial.complain(_("The change in the address cannot be read."))
     if request.method == "POST":
         _read_form(trial)
         trial.run()
@@ -222,6 +217,9 @@ def _form(trial: _Trial) -> dict[str, Any]:
     resources = {resource for queue in situation.queues for _flavor, resource in queue.node.cells}
     own = {resource for _flavor, resource in target.node.cells} if target else set()
     devices = sorted(filter(is_device, resources), key=lambda name: (name not in own, name))
+    works = situation_names(trial)
+    placed = {fault.name for fault in trial.faults}
+    rows = cell_rows(target, trial.changes) if target else []
     return {
         "cluster": trial.scene.cluster,
         "queues": sorted(queue.name for queue in situation.queues if names.queue(queue.name)),
@@ -230,8 +228,11 @@ def _form(trial: _Trial) -> dict[str, Any]:
         "cohorts_editable": [] if names.restricted else cohort_names(situation),
         "target": target,
         "values": values,
-        "rows": cell_rows(target, trial.changes) if target else [],
-        "flavors": list(dict.fromkeys(flavor for flavor, _resource in target.node.cells)) if target else [],
+        "rows": rows,
+        "new_row_named": bool(
+            posted.get("new_flavor", "").strip() and posted.get("new_resource", "").strip()
+        ),
+        "flavors": flavor_boxes(target, trial.changes) if target else [],
         "all_flavors": sorted(situation.flavors) if not names.restricted else [],
         "policy": [(field, policy_name(field.name)) for field in policy_fields(target, values)]
         if target
@@ -239,18 +240,20 @@ def _form(trial: _Trial) -> dict[str, Any]:
         "policy_edited": target is not None and values != present_values(target),
         "devices": devices,
         "posted": posted,
-        "changes": [
-            (place, describe(change, situation_names(trial))) for place, change in enumerate(trial.changes)
-        ],
-        "change": dump_changes(trial.changes) if trial.changes else "",
+        "changes": [(listed_id(at), at, describe(change, works)) for at, change in enumerate(trial.given)],
+        # What the form itself says stays on the form: sent again, it must not be tried twice.
+        "change": dump_changes(trial.given) if trial.given else "",
         "faults": trial.faults,
+        "policy_faults": bool(placed & {*POLICY_PLACES, "max_priority_threshold"}),
         "share": trial.page.request.build_absolute_uri(_address(trial)),
     }
 
 
 def situation_names(trial: _Trial) -> dict[str, str]:
-    """uid → name of the existing work that the change names."""
+    """uid → name of the existing work that the change names, of work that the reader may see."""
     wanted = {str(change.get("uid")) for change in trial.changes if change.get("uid")}
+    if trial.names.work is not None:
+        wanted &= set(trial.names.work)
     return {
         work.uid: f"{work.namespace}/{work.name}" for work in trial.scene.situation.work if work.uid in wanted
     }

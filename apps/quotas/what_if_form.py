@@ -43,7 +43,6 @@ class CellField:
     name: str
     value: str
     present: str
-    errors: tuple[str, ...] = ()
 
     @property
     def edited(self) -> bool:
@@ -183,6 +182,16 @@ def cell_rows(target: Target, changes: Sequence[Json]) -> list[CellRow]:
     return rows
 
 
+def flavor_boxes(target: Target, changes: Sequence[Json]) -> list[tuple[str, str, bool]]:
+    """Per flavor that the queue lists: (name of the box that takes it away, flavor, whether it is ticked)."""
+    given = _set_of(target, changes).get("remove")
+    gone = (
+        {item.get("flavor") for item in given if isinstance(item, dict)} if isinstance(given, list) else set()
+    )
+    flavors = dict.fromkeys(flavor for flavor, _resource in target.node.cells)
+    return [(f"remove:{flavor}", flavor, flavor in gone) for flavor in flavors]
+
+
 def policy_fields(target: Target, values: Mapping[str, str]) -> list[PolicyField]:
     if target.queue is None:
         return []
@@ -242,7 +251,7 @@ def with_edit(changes: Sequence[Json], target: Target, data: Mapping[str, str]) 
         _read_policy(wanted, present, data)
     if quotas := _read_quotas(target, data):
         wanted["quotas"] = quotas
-    if removals := [{"flavor": name} for name in _checked(target, data)]:
+    if removals := [{"flavor": name} for box, name, _ticked in flavor_boxes(target, ()) if data.get(box)]:
         wanted["remove"] = removals
     others = [
         change
@@ -251,11 +260,6 @@ def with_edit(changes: Sequence[Json], target: Target, data: Mapping[str, str]) 
     ]
     edit = {"kind": target.kind, "name": target.node.name, "set": wanted}
     return [*others, edit] if wanted else others
-
-
-def _checked(target: Target, data: Mapping[str, str]) -> list[str]:
-    flavors = dict.fromkeys(flavor for flavor, _resource in target.node.cells)
-    return [flavor for flavor in flavors if data.get(f"remove:{flavor}")]
 
 
 def _read_policy(wanted: Json, present: Mapping[str, str], data: Mapping[str, str]) -> None:

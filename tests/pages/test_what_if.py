@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -10,6 +12,7 @@ import pytest
 
 from apps.api.tests.world import GPU, World
 from apps.observations.models import Workload
+from apps.quotas.what_if_places import input_id
 
 PATH = "/queues/what-if/?cluster=east"
 NOMINAL = f"nominal:h100:{GPU}"
@@ -43,6 +46,8 @@ LESS = {
     "name": "red-cq",
     "set": {"quotas": [{"flavor": "h100", "resource": GPU, "nominal": "4"}]},
 }
+
+OTHER = {"kind": "ClusterQueue", "name": "blue-cq", "set": {"fair_weight": "2"}}
 
 
 def test_only_what_differs_is_in_the_address(world: World) -> None:
@@ -154,6 +159,107 @@ def test_what_cannot_be_tried_is_said_with_the_form_as_it_was_filled_in(
     assert response.status_code == 200
     assert said in text.replace("&#x27;", "'")
     assert all(f'value="{value}"' in text for value in data.values() if value)
+
+
+def tag(text: str, name: str) -> str:
+    """The input of this name as it stands in the page."""
+    (found,) = re.findall(rf'<(?:input|select)[^>]*name="{re.escape(name)}"[^>]*>', text)
+    return str(found)
+
+
+@pytest.mark.parametrize(
+    ("data", "name", "said"),
+    [
+        ({NOMINAL: "-1"}, NOMINAL, "This must not be negative."),
+        (
+            {"parent": "", f"lending_limit:h100:{GPU}": "1"},
+            f"lending_limit:h100:{GPU}",
+            "needs a cohort above",
+        ),
+        ({"fair_weight": "heavy"}, "fair_weight", "This is not an amount."),
+        ({"borrow_within_cohort": "LowerPriority"}, "borrow_within_cohort", "does not allow this together"),
+        ({"new_resource": GPU}, "new_flavor", "This is needed."),
+        (
+            {"job_amount": "1", "job_queue": "red-cq", "job_resource": GPU, "job_pods": "0"},
+            "job_pods",
+            "range",
+        ),
+        ({"job_amount": "?", "job_queue": "red-cq", "job_resource": GPU}, "job_amount", "not an amount"),
+        (
+            {"job_amount": "1", "job_queue": "red-cq", "job_resource": GPU, "job_also": "cpu"},
+            "job_also",
+            "not an",
+        ),
+        ({"job_amount": "1", "job_queue": "gone", "job_resource": GPU}, "job_queue", "nothing of this name"),
+        ({"work": "red-ns/gone"}, "work", "nothing of this name"),
+        ({"work": "red-ns/red-waits", "work_priority": "high"}, "work_priority", "range"),
+    ],
+)
+def test_a_fault_stands_beside_its_input_and_in_the_list(
+    world: World, data: dict[str, str], name: str, said: str
+) -> None:
+    text = post(world, **edit(**data)).content.decode().replace("&#x27;", "'")
+    own = input_id(name)
+    assert f'aria-invalid="true" aria-describedby="{own}-fault"' in tag(text, name)
+    (beside,) = re.findall(rf'<span class="fault" id="{re.escape(own)}-fault">(.*?)</span>', text)
+    assert said in beside
+    (listed,) = re.findall(rf'<li><a href="#{re.escape(own)}">(.*?)</a></li>', text)
+    assert said in listed
+    assert text.count("aria-invalid") == 1
+    assert 'id="faults" tabindex="-1" autofocus' in text
+
+
+def test_each_fault_of_a_row_stands_at_its_own_input(world: World) -> None:
+    data = {"new_flavor": "a100", "new_nominal": "-3"}
+    text = post(world, **edit(**data)).content.decode()
+    assert set(re.findall(r'href="#(i-[^"]*)"', text)) == {"i-new_resource", "i-new_nominal"}
+    assert "2 things stand in the way" in text
+
+
+def test_what_was_filled_in_is_tried_once_when_it_is_sent_again(world: World) -> None:
+    job = {"job_amount": "?", "job_queue": "red-cq", "job_resource": GPU, "work": "red-ns/red-waits"}
+    new = {"new_flavor": "a100", "new_resource": GPU, "new_nominal": "2"}
+    text = post(world, change=json.dumps([OTHER]), **edit(**job, **new)).content.decode()
+    (kept,) = {html.unescape(found) for found in re.findall(r'name="change" value="([^"]*)"', text)}
+    assert json.loads(kept) == [OTHER]
+    # The flavor has a row of its own now; the last row is free again.
+    assert 'value="2"' in tag(text, f"nominal:a100:{GPU}")
+    assert 'value=""' in tag(text, "new_flavor")
+    again = edit(**{**job, "job_amount": "1"}, **{f"nominal:a100:{GPU}": "2"})
+    assert [change.get("action") for change in changes(post(world, change=kept, **again))] == [
+        None,
+        None,
+        "add",
+        "remove",
+    ]
+
+
+def test_a_flavor_that_is_taken_away_stays_ticked(world: World) -> None:
+    (found,) = changes(post(world, **edit(**{"remove:h100": "1"})))
+    assert found["set"] == {"remove": [{"flavor": "h100"}]}
+    query = {"cluster": "east", "queue": "ClusterQueue/red-cq", "change": json.dumps([found])}
+    assert " checked" in tag(world.client("admin").get(PATH, query).content.decode(), "remove:h100")
+
+
+def test_a_fault_of_the_address_leads_to_its_line(world: World) -> None:
+    bad = {"kind": "Workload", "action": "add", "queue": "red-cq", "pod_sets": [{"requests": {GPU: "x"}}]}
+    text = (
+        world.client("admin")
+        .get(PATH, {"cluster": "east", "change": json.dumps([LESS, bad])})
+        .content.decode()
+    )
+    assert '<a href="#tried-1">nvidia.com/gpu: This is not an amount.' in text
+    assert 'id="tried-1"' in text
+    assert "aria-invalid" not in text
+
+
+def test_a_foreign_piece_of_work_is_not_named_by_the_list(world: World) -> None:
+    foreign = {"kind": "Workload", "action": "remove", "uid": "uid-blue-waits"}
+    response = post(world, "red_lead", change=json.dumps([foreign]), **edit(**{NOMINAL: "-1"}))
+    assert response.status_code == 200
+    assert "blue-ns" not in response.content.decode()
+    response = post(world, "red_lead", change=json.dumps([foreign]), job_amount="?", job_queue="red-cq")
+    assert "blue-ns" not in response.content.decode()
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from decimal import Decimal
 
 from django import template
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
 from apps.admissions.labels import layer_label
@@ -19,6 +20,7 @@ from apps.fleet.models import Cluster
 from apps.observations.models import Workload
 from apps.quotas.rows import QuotaRow
 from apps.quotas.sentences import amount_text, describe, is_bytes, noun_of
+from apps.quotas.what_if_places import PlacedFault, input_id
 
 register = template.Library()
 
@@ -93,3 +95,22 @@ def state(name: str) -> str:
 def amount_of(quantity: str, resource: str) -> str:
     """A stored quantity with its unit: "34359738368" of memory is "32 GiB"."""
     return amount_text(resource, Decimal(quantity))
+
+
+@register.simple_tag
+def at_input(faults: Iterable[PlacedFault], name: str) -> SafeString:
+    """Attributes of the input of this name: its id, and what ties it to its faults when it has any."""
+    own = input_id(name)
+    if all(fault.name != name for fault in faults):
+        return format_html('name="{}" id="{}"', name, own)
+    return format_html('name="{0}" id="{1}" aria-invalid="true" aria-describedby="{1}-fault"', name, own)
+
+
+@register.simple_tag
+def faults_at(faults: Iterable[PlacedFault], name: str) -> SafeString | str:
+    """The faults of the input of this name, to stand after it; nothing when it has none."""
+    texts = [(fault.text,) for fault in faults if fault.name == name]
+    if not texts:
+        return ""
+    lines = format_html_join(" ", "{}", texts)
+    return format_html('<span class="fault" id="{}-fault">{}</span>', input_id(name), lines)
