@@ -180,6 +180,7 @@ class Workload(ObservedObject):
     usage          [{flavor, resource, quantity}] of the reservation, reclaimed pods already taken off; [] when none
     conditions     {type: {status, reason, message, since}}
     checks         [{name, state, message, since, retry_after_seconds}]
+    past_run_seconds  how long it was admitted before the present admission, as the cluster counts; NULL: not said
     state/reason   derived by the parser: see State; reason is the cluster's own token, message its own text
     """
 
@@ -217,6 +218,7 @@ class Workload(ObservedObject):
     reserved_at = models.DateTimeField(null=True)
     admitted_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)
+    past_run_seconds = models.IntegerField(null=True)
 
     class Meta:
         constraints: ClassVar[list[models.BaseConstraint]] = [

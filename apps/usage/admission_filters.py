@@ -79,9 +79,7 @@ class OutcomeForm(ScopedForm):
     @property
     def criteria(self) -> AdmissionCriteria:
         """Only after `is_valid()`."""
-        return AdmissionCriteria(
-            **{name: self.cleaned_data[name] for name in ("cluster", "team", "queue")}
-        )
+        return AdmissionCriteria(**{name: self.cleaned_data[name] for name in ("cluster", "team", "queue")})
 
     @property
     def grouping(self) -> OutcomeBy:

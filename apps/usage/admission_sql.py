@@ -173,9 +173,11 @@ GROUP BY 1, 2, 3, 4, 5, 6, 7, 9, 10, 11
 # Every change in the life of a uid, with what was before.
 MAKE_STEPS = """
 CREATE TEMP TABLE rollup_steps ON COMMIT DROP AS
-SELECT cluster_id, kind, uid, piece, namespace, queue_name, queue, phase, state, reason, started_at,
-  CASE WHEN phase = 'finished' THEN message ELSE '' END AS message, lag(state) OVER w AS before, lag(phase) OVER w AS phase_before, lag(reason) OVER w AS reason_before,
-  lag(started_at) OVER w AS before_at, row_number() OVER w = 1 AS is_first
+SELECT cluster_id, kind, uid, piece, namespace, queue_name, queue, phase, state, reason, started_at, until_at,
+  CASE WHEN phase = 'finished' THEN message ELSE '' END AS message,
+  lag(state) OVER w AS before, lag(phase) OVER w AS phase_before, lag(reason) OVER w AS reason_before,
+  lag(started_at) OVER w AS before_at,
+  row_number() OVER w = 1 AS is_first
 FROM rollup_life l WINDOW w AS (PARTITION BY cluster_id, kind, uid ORDER BY started_at)
 """
 
@@ -186,16 +188,21 @@ _LOST_WHY = """CASE WHEN phase_before = 'evicted' THEN regexp_replace(reason_bef
 
 # What the counters of Workloads say beyond what was seen, less what was noted before.
 NOTE_UNSEEN = f"""
-INSERT INTO usage_unseenevictions (cluster_id, uid, noticed_at, count)
-SELECT w.cluster_id, w.uid, w.observed_at, w.evictions - seen.n - noted.n
+INSERT INTO usage_unseenevictions (cluster_id, uid, noticed_at, count, run_seconds)
+SELECT w.cluster_id, w.uid, w.observed_at, w.evictions - seen.n - noted.n,
+  greatest(0, w.past_run_seconds - seen.ran - noted.ran)
 FROM (SELECT DISTINCT cluster_id, uid FROM rollup_steps WHERE kind = 'Workload') t
 JOIN observations_workload w USING (cluster_id, uid)
-CROSS JOIN LATERAL (SELECT count(*) AS n FROM rollup_steps s WHERE s.cluster_id = t.cluster_id AND s.uid = t.uid
-  AND {_LOST}) seen
-CROSS JOIN LATERAL (SELECT coalesce(sum(u.count), 0) AS n FROM usage_unseenevictions u
-  WHERE u.cluster_id = t.cluster_id AND u.uid = t.uid) noted
+CROSS JOIN LATERAL (SELECT count(*) AS n, max(started_at) AS last_at FROM rollup_steps s
+  WHERE s.cluster_id = t.cluster_id AND s.uid = t.uid AND {_LOST}) lost
+CROSS JOIN LATERAL (SELECT lost.n, coalesce(sum(extract(epoch FROM s.until_at - s.started_at)), 0)::int AS ran
+  FROM rollup_steps s
+  WHERE s.cluster_id = t.cluster_id AND s.uid = t.uid AND s.state = 'admitted' AND s.started_at < lost.last_at) seen
+CROSS JOIN LATERAL (SELECT coalesce(sum(u.count), 0) AS n, coalesce(sum(u.run_seconds), 0) AS ran
+  FROM usage_unseenevictions u WHERE u.cluster_id = t.cluster_id AND u.uid = t.uid) noted
 WHERE w.evictions > seen.n + noted.n AND w.observed_at < %(end)s
-ON CONFLICT (cluster_id, uid, noticed_at) DO UPDATE SET count = usage_unseenevictions.count + excluded.count
+ON CONFLICT (cluster_id, uid, noticed_at) DO UPDATE SET count = usage_unseenevictions.count + excluded.count,
+  run_seconds = usage_unseenevictions.run_seconds + excluded.run_seconds
 """  # noqa: S608 - constants
 
 _WON = """CASE

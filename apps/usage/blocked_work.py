@@ -64,7 +64,10 @@ def blocked_work(
         "teams": chosen,
         "only_unbound": wanted.team == UNBOUND,
         "no_reason": NO_REASON,
-        **{name: getattr(wanted, name) for name in ("resource", "cause", "layer", "reason", "queue", "flavor")},
+        **{
+            name: getattr(wanted, name)
+            for name in ("resource", "cause", "layer", "reason", "queue", "flavor")
+        },
     }
     found: list[BlockedWork] = []
     for cluster in clusters:

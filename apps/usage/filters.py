@@ -104,6 +104,16 @@ class UsageForm(ScopedForm):
         return Bucket(text) if text else choose_bucket(self.time_window)
 
 
+WAIT_GROUPS = [
+    ("", _("queue")),
+    ("queue", _("queue")),
+    ("team", _("team")),
+    ("flavor", _("flavor")),
+    ("size", _("devices asked for")),
+    ("cluster", _("cluster")),
+]
+
+
 class WaitForm(ScopedForm):
     """How long work waited: which waits, and by what they are grouped."""
 
@@ -121,14 +131,7 @@ class WaitForm(ScopedForm):
     by = forms.ChoiceField(
         label=_("Group by"),
         required=False,
-        choices=[
-            ("", _("queue")),
-            ("queue", _("queue")),
-            ("team", _("team")),
-            ("flavor", _("flavor")),
-            ("size", _("devices asked for")),
-            ("cluster", _("cluster")),
-        ],
+        choices=WAIT_GROUPS,
     )
 
     @property

@@ -239,12 +239,14 @@ class OutcomeHour(RolledUp):
 
 class UnseenEvictions(models.Model):
     """Evictions that a Workload's own counter has and no observation saw: it was evicted and came back between two
-    pulls. `noticed_at`: when the counter was read; how long the attempts took is not known."""
+    pulls. `noticed_at`: when the counter was read. `run_seconds`: how long these attempts ran in all, as the cluster counts;
+    NULL where it does not say. How long each waited or ran is not known."""
 
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, db_index=False, related_name="+")
     uid = models.CharField(max_length=128)
     noticed_at = models.DateTimeField()
     count = models.IntegerField()
+    run_seconds = models.IntegerField(null=True)
 
     class Meta:
         constraints: ClassVar[list[models.BaseConstraint]] = [

@@ -22,7 +22,7 @@ from apps.usage.admission_reading import AdmissionCriteria
 from apps.usage.admission_rollup import rollup_admissions
 from apps.usage.blocked import blocked_series, blocked_table, blocked_trend
 from apps.usage.blocked_work import blocked_work
-from apps.usage.models import Step
+from apps.usage.models import Step, UnseenEvictions
 from apps.usage.outcomes import outcome_table
 from apps.usage.waits import wait_table
 
@@ -204,6 +204,8 @@ def test_outcomes() -> None:
     for rate in ("completion", "failure", "eviction", "preemption", "retry"):
         part, whole = expected[rate]
         assert getattr(row, rate) == D(part) / D(whole), rate
+    notes = UnseenEvictions.objects.values_list("uid", "count", "run_seconds")
+    assert [list(note) for note in notes] == EXPECTED["not_seen"]
     by_team = outcome_table(window=WINDOW, by="team", team_ids=None)
     assert {row.key: row.count("submitted") for row in by_team} == expected["submitted_by_team"]
     by_queue = outcome_table(window=WINDOW, by="queue", team_ids=None)

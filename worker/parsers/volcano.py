@@ -198,6 +198,7 @@ def pod_group_row(group: PodGroup) -> Row:
         None,
         _scheduled_at(status, state),
         None,
+        None,
     )
 
 

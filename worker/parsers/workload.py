@@ -164,6 +164,9 @@ class WorkloadStatus(Struct, frozen=True):
     admission_checks: list[CheckState] | None = None
     resource_requests: list[PodSetRequest] | None = None
     scheduling_stats: SchedulingStats | None = None
+    accumulated_past_execution_time_seconds: int | None = None
+    # As v1beta1 spells it.
+    accumulated_past_exexcution_time_seconds: int | None = None
 
 
 class Workload(Struct, frozen=True):
@@ -197,6 +200,7 @@ WORKLOAD_COLUMNS = (
     "reserved_at",
     "admitted_at",
     "finished_at",
+    "past_run_seconds",
 )
 
 _OPEN = {"Rejected": 0, "Retry": 1, "Pending": 2}
@@ -372,6 +376,11 @@ def _evictions(status: WorkloadStatus) -> int:
     return sum(e.count for e in stats.evictions) if stats is not None and stats.evictions else 0
 
 
+def _past_run(status: WorkloadStatus) -> int | None:
+    said = status.accumulated_past_execution_time_seconds
+    return status.accumulated_past_exexcution_time_seconds if said is None else said
+
+
 def workload_row(workload: Workload) -> Row:
     meta, spec, status = workload.metadata, workload.spec, workload.status
     conditions = {c.type: c for c in status.conditions or ()}
@@ -403,4 +412,5 @@ def workload_row(workload: Workload) -> Row:
         _true_at(conditions.get("QuotaReserved")),
         _true_at(conditions.get("Admitted")),
         _true_at(conditions.get("Finished")),
+        _past_run(status),
     )

@@ -458,3 +458,22 @@ def test_pod_sets_that_claim_devices_are_marked() -> None:
     claim = {"name": "gpu", "resourceClaimTemplateName": "half"}
     found = pod_sets_of({}, {"resourceClaims": [claim]}, {"resourceClaims": []}, {})
     assert [one.get("claims") for one in found] == [True, None, None]
+
+
+@pytest.mark.parametrize(
+    ("status", "seconds"),
+    [
+        ({}, None),
+        ({"accumulatedPastExecutionTimeSeconds": 41}, 41),
+        ({"accumulatedPastExexcutionTimeSeconds": 41}, 41),
+        ({"accumulatedPastExecutionTimeSeconds": 0}, 0),
+    ],
+)
+def test_how_long_it_ran_before_by_either_spelling(status: dict[str, int], seconds: int | None) -> None:
+    body = {"metadata": {"name": "w", "uid": "u"}, "status": status}
+    row = as_dict("Workload", workload_row(msgspec.convert(body, Workload, strict=False)))
+    assert row["past_run_seconds"] == seconds
+
+
+def test_how_long_recorded_work_ran_before(workloads: dict[str, dict[str, Any]]) -> None:
+    assert {31, 39, 40, 41, 61} <= {row["past_run_seconds"] for row in workloads.values()}
