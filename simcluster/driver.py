@@ -57,6 +57,7 @@ class Driver:
             on_write=self._on_write,
         )
         self.simulation = Simulation(scenario, store, telemetry, seed=seed, epoch=epoch)
+        self.cluster.waiting = self._waiting
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -101,6 +102,11 @@ class Driver:
 
     def _compact(self) -> None:
         self.cluster.store.compact(before=version_at(self.simulation.now - WATCH_WINDOW_SECONDS))
+
+    def _waiting(self, queue: str) -> list[dict[str, Any]] | None:
+        """The Workloads that wait in a ClusterQueue, heads first; the caller holds the store's lock."""
+        quota = self.simulation.quota
+        return [job.obj for job in quota.waiting_order(queue)] if queue in quota.queues else None
 
     def _on_write(self, kind: Kind, _before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
         """An edit through the API; the caller holds the store's lock."""

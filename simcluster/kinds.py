@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 KUEUE_GROUP = "kueue.x-k8s.io"
+VISIBILITY_GROUP = "visibility.kueue.x-k8s.io"
 VOLCANO_GROUPS = ("scheduling.volcano.sh", "batch.volcano.sh", "topology.volcano.sh")
 DEVICE_GROUPS = ("resource.k8s.io", "nvidia.com")
 ABSENT_GROUPS: dict[str, tuple[str, ...]] = {
-    "kueue": (KUEUE_GROUP,),
+    "kueue": (KUEUE_GROUP, VISIBILITY_GROUP),
     "volcano": VOLCANO_GROUPS,
     "devices": DEVICE_GROUPS,
 }

@@ -13,9 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from simcluster import kinds, patches, statuses, validation
+from simcluster import kinds, patches, statuses, validation, visibility
 from simcluster.faults import Effect, spoiled
-from simcluster.kinds import ABSENT_GROUPS, BY_PATH, DEVICE_GROUPS, KUEUE_GROUP, Kind, versions_of
+from simcluster.kinds import (
+    ABSENT_GROUPS,
+    BY_PATH,
+    DEVICE_GROUPS,
+    KUEUE_GROUP,
+    VISIBILITY_GROUP,
+    Kind,
+    versions_of,
+)
 from simcluster.statuses import Refused
 from simcluster.store import Change, Gone
 from simcluster.versions import in_version
@@ -67,6 +75,9 @@ def handle(request: Request) -> None:
         effect = request.cluster.faults.effect("discovery", "get")
         _before(request, effect)
         request.answer_json(discovered, effect=effect)
+        return
+    if question := visibility.question_of(path):
+        _positions(request, question)
         return
     target = _target(request.cluster, path)
     watching = request.query.get("watch", "").lower() in ("1", "true")
@@ -134,7 +145,11 @@ def _versions(cluster: Cluster, group: str) -> tuple[str, ...]:
     """The served versions of a group, empty when it is not installed."""
     if any(group in groups for name, groups in ABSENT_GROUPS.items() if name in cluster.absent):
         return ()
-    chosen = {KUEUE_GROUP: cluster.kueue_versions, DEVICE_GROUPS[0]: cluster.device_versions}
+    chosen = {
+        KUEUE_GROUP: cluster.kueue_versions,
+        VISIBILITY_GROUP: cluster.kueue_versions if cluster.waiting else (),
+        DEVICE_GROUPS[0]: cluster.device_versions,
+    }
     return chosen[group] if group in chosen else versions_of(group)
 
 
@@ -161,6 +176,8 @@ def _discovery(cluster: Cluster, path: str) -> dict[str, Any] | None:
         if len(parts) == 2 and versions:
             return kinds.group_body(parts[1], versions)
         if len(parts) == 3 and parts[2] in versions:
+            if parts[1] == VISIBILITY_GROUP:
+                return visibility.resources_body(parts[2])
             return kinds.resources_body(parts[1], parts[2])
         raise statuses.no_such_path()
     return None
@@ -189,6 +206,17 @@ def _target(cluster: Cluster, path: str) -> Target:
 
 
 # ---- reading --------------------------------------------------------------------------------------------------
+def _positions(request: Request, question: visibility.Question) -> None:
+    cluster = request.cluster
+    if question.version not in _versions(cluster, VISIBILITY_GROUP):
+        raise statuses.no_such_path()
+    if request.method != "GET":
+        raise visibility.nothing_there()
+    effect = cluster.faults.effect("PendingWorkloads", "get")
+    _before(request, effect)
+    request.answer_json(visibility.answer(cluster, question, request.query), effect=effect)
+
+
 def _get(request: Request, target: Target, effect: Effect) -> None:
     entry = request.cluster.store.entry(target.kind, target.key)
     if entry is None:

@@ -41,7 +41,8 @@ class Tokens:
 @dataclass(slots=True)
 class Cluster:
     """What one server serves. `absent`: what of "kueue", "volcano", "devices" and "prometheus" it is without.
-    `kueue_versions`, `device_versions`: the served versions of Kueue and of DRA, in order of preference."""
+    `kueue_versions`, `device_versions`: the served versions of Kueue and of DRA, in order of preference. `waiting`: the
+    Workloads that wait in a ClusterQueue, heads first, None when there is no such queue; asked under the store's lock."""
 
     store: Store
     telemetry: Telemetry
@@ -53,6 +54,7 @@ class Cluster:
     epoch: float = 0.0
     clock: Callable[[], float] = time.time
     on_write: Callable[[Any, dict[str, Any], dict[str, Any]], dict[str, Any] | None] | None = None
+    waiting: Callable[[str], list[dict[str, Any]] | None] | None = None
     ready: threading.Event = field(default_factory=threading.Event)
     about: dict[str, Any] = field(default_factory=dict)
 

@@ -35,6 +35,7 @@ def test_discovery_names_versions_groups_and_kinds(api: Any) -> None:
     groups = {group.name: group for group in client.ApisApi(api).get_api_versions().groups}
     assert set(groups) == {
         "kueue.x-k8s.io",
+        "visibility.kueue.x-k8s.io",
         "scheduling.volcano.sh",
         "batch.volcano.sh",
         "topology.volcano.sh",
