@@ -2,12 +2,14 @@
 
 Invariants: a few requests per pull at most, the queues asked longest ago first, none after the deadline; an API that is
 not served or does not answer is a normal case, one that refuses us is told; the rows of a queue are replaced by its
-newest answer, and those of queues without waiting work go.
+newest answer, and those of queues without waiting work go; places in LocalQueues are counted here, because Kueue takes
+LocalQueues of one name for one, whatever their namespaces.
 """
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from datetime import datetime, timedelta
 
 import msgspec
@@ -35,8 +37,8 @@ class _Meta(Struct, frozen=True):
 
 class _Pending(Struct, frozen=True):
     metadata: _Meta
+    local_queue_name: str = ""
     position_in_cluster_queue: int = 0
-    position_in_local_queue: int = 0
 
 
 class _Summary(Struct, frozen=True):
@@ -91,17 +93,22 @@ def _ask(client: KubeClient, versions: list[str], queue: str) -> list[_Pending] 
 
 def _replace(cluster_id: int, queue: str, found: list[_Pending], now: datetime) -> None:
     rows = {(item.metadata.namespace, item.metadata.name): item for item in found}
-    with transaction.atomic():
-        QueuePosition.objects.filter(cluster_id=cluster_id, cluster_queue=queue).delete()
-        QueuePosition.objects.bulk_create(
+    before: Counter[tuple[str, str]] = Counter()
+    made = []
+    for (namespace, name), item in sorted(rows.items(), key=lambda row: row[1].position_in_cluster_queue):
+        local_queue = (namespace, item.local_queue_name)
+        made.append(
             QueuePosition(
                 cluster_id=cluster_id,
                 cluster_queue=queue,
                 namespace=namespace,
                 name=name,
                 position=item.position_in_cluster_queue,
-                local_position=item.position_in_local_queue,
+                local_position=before[local_queue],
                 observed_at=now,
             )
-            for (namespace, name), item in rows.items()
         )
+        before[local_queue] += 1
+    with transaction.atomic():
+        QueuePosition.objects.filter(cluster_id=cluster_id, cluster_queue=queue).delete()
+        QueuePosition.objects.bulk_create(made)

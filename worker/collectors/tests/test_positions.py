@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+from django.utils import timezone
 
-from apps.observations.models import QueuePosition
+from apps.fleet.models import Cluster
+from apps.observations.models import QueuePosition, Workload
+from apps.quotas.positions import positions
+from simcluster.testing import running
+from worker.collectors.run import collect_source
 
 from .conftest import Pull
 from .minicluster import KUEUE, MiniCluster
@@ -61,6 +68,48 @@ def test_only_a_refusal_is_told(api: MiniCluster, pull: Pull, code: int, told: b
     assert result.outcome == "ok"
     assert ("positions in queues" in result.error) == told
     assert asked(api)[-1] == ASKED.format("v1beta1" if code == 404 else "v1beta2")
+
+
+@pytest.mark.django_db
+def test_local_queues_of_one_name_in_two_namespaces_are_two(api: MiniCluster, pull: Pull) -> None:
+    """Kueue counts them as one: its positionInLocalQueue of the last one is 2."""
+    put_queue(api, 3)
+    items = [
+        {
+            "metadata": {"name": name, "namespace": namespace},
+            "localQueueName": "main",
+            "positionInClusterQueue": place,
+            "positionInLocalQueue": place,
+        }
+        for place, (name, namespace) in enumerate([("a", "red"), ("b", "blue"), ("c", "red")])
+    ]
+    body = json.dumps({"items": items}).encode()
+    api.faults["pendingworkloads"] = lambda handler: handler.reply(body)
+    pull("kueue")
+    assert stored() == [("a", 0, 0), ("b", 1, 0), ("c", 2, 1)]
+
+
+@pytest.mark.django_db
+def test_of_a_simulated_cluster_every_place_is_kueues_word(settings: Any) -> None:
+    """Through real HTTP: as many waiting workloads have a place as the queues say, and the same one at both ends."""
+    with running(scenario=True, days=0.5) as sim:
+        cluster = Cluster.objects.create(slug="sim", name="Sim", kubeconfig_path=str(sim.kubeconfig))
+        now = timezone.now()
+        assert collect_source(cluster=cluster, source="kueue", now=now, seconds=60).outcome == "ok"
+        queues = sim.store.objects("ClusterQueue")
+        assert sim.driver is not None
+        quota = sim.driver.simulation.quota
+        expected = {
+            (job.namespace, job.workload): place
+            for queue in quota.queues
+            for place, job in enumerate(quota.waiting_order(queue), 1)
+        }
+    assert len(expected) == sum(queue["status"]["pendingWorkloads"] for queue in queues) > 0
+    waiting = Workload.objects.filter(cluster=cluster, kind="Workload", state="pending", gone_at=None)
+    names = {pk: (namespace, name) for pk, namespace, name in waiting.values_list("pk", "namespace", "name")}
+    found = positions(now=now, keys=list(names))
+    assert {names[pk]: place.position for pk, place in found.items() if place.source == "kueue"} == expected
+    assert {place.source for place in found.values()} == {"kueue"}
 
 
 OUTCOMES = [
