@@ -20,6 +20,7 @@ from apps.admissions.sizes import size_class
 from apps.core.quantity import parse_quantity
 from apps.fleet.registry import is_device
 from apps.observations.models import Workload
+from apps.quotas.gates import OPEN, Blocked, Gate, gates
 from apps.quotas.lacking import Lack, Offer, lacking
 from apps.quotas.positions import Position, positions
 from apps.quotas.team_quota import Offers, QueueOfWork
@@ -30,10 +31,12 @@ POD_GROUP = Workload.Kind.POD_GROUP.value
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where a piece of waiting work stands. `lacking` None: not known, () nothing."""
+    """Where a piece of waiting work stands. `lacking` None: not known, () nothing. `blocked`: what else keeps it waiting,
+    "" nothing that is known."""
 
     position: Position | None = None
     lacking: tuple[Lack, ...] | None = None
+    blocked: Blocked = ""
 
 
 SETTLED = Standing(lacking=())
@@ -68,9 +71,10 @@ def standings(
 ) -> dict[int, Standing]:
     """By primary key, of those that wait for quota. `queues`: the queue each leads to, by primary key."""
     waiting = [item for item in work if item.state == PENDING and item.gone_at is None]
-    found = positions(now=now, keys=[item.pk for item in waiting])
+    keys = [item.pk for item in waiting]
+    found, closed = positions(now=now, keys=keys), gates(keys)
     return {
-        item.pk: Standing(
+        item.pk: _standing(
             found.get(item.pk),
             lacks(
                 item.kind,
@@ -78,9 +82,19 @@ def standings(
                 item.requests,
                 offers.get(queue_key(item.cluster_id, item.kind, queues.get(item.pk, ""))),
             ),
+            closed.get(item.pk, OPEN),
         )
         for item in waiting
     }
+
+
+def _standing(position: Position | None, short: tuple[Lack, ...] | None, gate: Gate) -> Standing:
+    place = position.position if position else None
+    return Standing(position, short, gate.blocked(position=place, lacks=short is None or bool(short)))
+
+
+def _fields(standing: Standing) -> dict[str, Any]:
+    return {"position": standing.position, "lacking": standing.lacking, "blocked": standing.blocked}
 
 
 def size_of(requests: Mapping[str, Any]) -> str:
@@ -107,7 +121,16 @@ class QueuedList(WaitingList):
 
     def _order(self, item: Pending) -> tuple[Any, ...]:
         found = self._position(item)
-        return (item.cluster_id, item.queue, found.position if found else 0, item.waits_since, item.key)
+        # What waits for quota without a position (its LocalQueue is stopped) is in no queue: it comes last.
+        queued = item.state == PENDING and item.kind != "Pod"
+        return (
+            item.cluster_id,
+            item.queue,
+            queued and not found,
+            found.position if found else 0,
+            item.waits_since,
+            item.key,
+        )
 
     def _position(self, item: Pending) -> Position | None:
         return self._positions.get(item.key) if item.kind != "Pod" else None
@@ -121,14 +144,17 @@ class QueuedList(WaitingList):
                 "pk", "pod_sets", "requests"
             )
         }
+        closed = gates(list(asked))
         made = []
         for row in super()._rows(part):  # fewer, where work has gone since
-            item, short, estimate = of[row.cluster_id, row.kind, row.namespace, row.name], None, None
+            item = of[row.cluster_id, row.kind, row.namespace, row.name]
+            standing, estimate = Standing(self._position(item)), None
             if item.key in asked and item.kind != "Pod":
                 queue = queue_key(row.cluster_id, row.kind, row.queue)
                 short = lacks(row.kind, *asked[item.key], self._offers.get(queue))
+                standing = _standing(standing.position, short, closed.get(item.key, OPEN))
                 estimate = self._estimate(row, asked[item.key][1], short)
-            made.append(replace(row, position=self._position(item), lacking=short, estimate=estimate))
+            made.append(replace(row, **_fields(standing), estimate=estimate))
         return made
 
     def _estimate(

@@ -24,6 +24,7 @@ from apps.admissions.pending import Criteria, Pending, pending_work
 from apps.fleet.models import Cluster
 from apps.fleet.registry import is_device
 from apps.fleet.selectors import UNBOUND
+from apps.quotas.gates import Blocked
 from apps.quotas.lacking import Lack
 from apps.quotas.positions import Position
 
@@ -76,6 +77,7 @@ class WaitingRow:
     wait_seconds: int
     position: Position | None = None
     lacking: tuple[Lack, ...] | None = None
+    blocked: Blocked = ""
     estimate: Estimate | None = None
 
     @property

@@ -18,6 +18,7 @@ from apps.api.fields import Amounts, DecimalText, Instant, Text
 from apps.api.pagination import Key, Page, page_of_ids
 from apps.api.schema import documented
 from apps.observations.models import Source, Workload
+from apps.quotas.gates import CODES
 from apps.quotas.team_quota import offers_in
 from apps.usage.start_estimates import estimates_of
 
@@ -85,10 +86,13 @@ class WorkloadSerializer(serializers.Serializer):  # type: ignore[type-arg]
     )
     local_position = serializers.SerializerMethodField(help_text="In its LocalQueue or Volcano queue.")
     position_source = serializers.SerializerMethodField(
-        help_text='"kueue": said by its visibility API; "computed": by priority and wait; null: no position.'
+        help_text='"kueue": said by its visibility API; "computed": by priority and creation; null: no position.'
     )
     lacking = serializers.SerializerMethodField(
         help_text="By resource; [] fits now or has its quota, null: nothing is known of its queue."
+    )
+    blocked_by = serializers.SerializerMethodField(
+        help_text="What keeps it waiting even where quota is free; null: nothing that is known."
     )
     start_estimate = serializers.SerializerMethodField(help_text="null: it does not wait for quota.")
     held = HeldSerializer(source="usage", many=True, read_only=True)
@@ -129,6 +133,10 @@ class WorkloadSerializer(serializers.Serializer):  # type: ignore[type-arg]
     def get_lacking(self, workload: Workload) -> Any:
         lacking = self._standing(workload).lacking
         return None if lacking is None else LackSerializer(lacking, many=True).data
+
+    @extend_schema_field({"type": ["string", "null"], "enum": [*CODES, None]})
+    def get_blocked_by(self, workload: Workload) -> str | None:
+        return self._standing(workload).blocked or None
 
     @extend_schema_field(EstimateSerializer(allow_null=True))
     def get_start_estimate(self, workload: Workload) -> Any:

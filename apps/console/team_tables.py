@@ -259,10 +259,12 @@ class QueuedTable(WaitingTable):
 
     def render_lacking(self, record: WaitingRow) -> SafeString:
         needs = _("needs %(what)s") % {"what": self.render_devices(record)}
-        return format_html('{}<span class="show-s muted">{}</span>', lack_text(record.lacking), needs)
+        return format_html(
+            '{}<span class="show-s muted">{}</span>', lack_text(record.lacking, record.blocked), needs
+        )
 
     def value_lacking(self, record: WaitingRow) -> str:
-        return lack_text(record.lacking)
+        return lack_text(record.lacking, record.blocked)
 
     def render_estimate(self, record: WaitingRow) -> str:
         return estimate_text(record.estimate)

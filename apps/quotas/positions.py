@@ -33,7 +33,8 @@ _POSITIONS = f"""
 WITH asked AS MATERIALIZED (
   SELECT DISTINCT cluster_id FROM observations_workload WHERE id = ANY(%(keys)s)
 ), leads_to AS MATERIALIZED (
-  SELECT DISTINCT ON (cluster_id, namespace, name) cluster_id, namespace, name, spec->>'cluster_queue' AS queue
+  SELECT DISTINCT ON (cluster_id, namespace, name) cluster_id, namespace, name, spec->>'cluster_queue' AS queue,
+    coalesce(spec->>'stop_policy', 'None') <> 'None' AS stopped
   FROM observations_clusterobject
   WHERE cluster_id IN (SELECT cluster_id FROM asked) AND kind = 'LocalQueue' AND gone_at IS NULL
   ORDER BY cluster_id, namespace, name, id DESC
@@ -44,6 +45,7 @@ WITH asked AS MATERIALIZED (
   FROM observations_workload w
   LEFT JOIN leads_to l ON (l.cluster_id, l.namespace, l.name) = (w.cluster_id, w.namespace, w.queue_name)
   WHERE w.cluster_id IN (SELECT cluster_id FROM asked) AND w.state = 'pending' AND w.gone_at IS NULL
+    AND (w.kind = 'PodGroup' OR l.stopped IS NOT TRUE)
 ), ranked AS (
   SELECT id, cluster_id, kind, namespace, name, queue,
     row_number() OVER (PARTITION BY cluster_id, kind, queue
@@ -65,7 +67,8 @@ FROM told WHERE id = ANY(%(keys)s)
 
 
 def positions(*, now: datetime, keys: Collection[int]) -> dict[int, Position]:
-    """By primary key. Work that has quota, or whose queue cannot be told, has no position."""
+    """By primary key. Work that has quota, or whose queue cannot be told, has no position, nor has
+    work of a stopped LocalQueue: Kueue takes it out of the queue, and it is in nobody's way."""
     if not keys:
         return {}
     with connection.cursor() as cursor:

@@ -9,6 +9,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from apps.core.formats import NOT_APPLICABLE, listed_apart, resource_text
+from apps.quotas.gates import Blocked
 from apps.quotas.lacking import Lack
 from apps.quotas.sentences import amount_text
 
@@ -22,11 +23,27 @@ def position_source_label(source: str) -> str:
     return str(_SOURCES.get(source, source))
 
 
-def lack_text(found: Sequence[Lack] | None) -> str:
-    """ "6 GPU in h100"; "–" where it is not known, and a word where nothing is short."""
+_BLOCKED: dict[str, Promise] = {
+    "cluster_queue_stopped": gettext_lazy("its queue is stopped"),
+    "cluster_queue_inactive": gettext_lazy("its queue is not active"),
+    "local_queue_stopped": gettext_lazy("its LocalQueue is stopped"),
+    "behind_head": gettext_lazy("it waits behind the head of its queue (StrictFIFO)"),
+}
+
+
+def blocked_text(blocked: Blocked) -> str:
+    """What keeps work waiting beside quota; "" where nothing does."""
+    return str(_BLOCKED[blocked]) if blocked else ""
+
+
+def lack_text(found: Sequence[Lack] | None, blocked: Blocked = "") -> str:
+    """ "6 GPU in h100"; "–" where nothing is known, and a word where nothing is short; then what else is in the way."""
+    why = blocked_text(blocked)
     if found is None:
-        return NOT_APPLICABLE
-    return listed_apart(_one(lack) for lack in found) or _("nothing: quota is free")
+        return why or NOT_APPLICABLE
+    if not found:
+        return _("quota is free, but %(why)s") % {"why": why} if why else _("nothing: quota is free")
+    return listed_apart([*(_one(lack) for lack in found), *([why] if why else [])])
 
 
 def _one(lack: Lack) -> str:

@@ -335,6 +335,110 @@ def test_what_is_lacking_by_pod_set(lending: World) -> None:
     }
 
 
+FREE = "quota is free, but "
+BEHIND = FREE + "it waits behind the head of its queue (StrictFIFO)"
+INACTIVE = {"status": "False", "reason": "AdmissionCheckInactive", "message": "", "since": None}
+
+
+def change(kind: str, name: str, **spec: Any) -> None:
+    found = ClusterObject.objects.get(kind=kind, name=name)
+    found.spec = {**found.spec, **spec}
+    found.save()
+
+
+def said(world: World) -> dict[str, tuple[Any, Any, str]]:
+    """Of red's waiting work: position and what blocks it over REST, and the text of the page's table."""
+    text = {
+        row["Workload"]: row["Lacks"]
+        for row in rows(world, "red_lead", "/teams/red/?format=csv&table=waiting")
+    }
+    found = results(world, "red_lead", "/api/v1/workloads/?state=pending")
+    html = page(world, "red_lead")
+    assert all(words in html for words in text.values())
+    return {row["name"]: (row["position"], row["blocked_by"], text[row["name"]]) for row in found}
+
+
+@pytest.mark.parametrize("policy", ["Hold", "HoldAndDrain"])
+@pytest.mark.parametrize(
+    ("kind", "name", "expected"),
+    [
+        ("ClusterQueue", "red-cq", (1, "cluster_queue_stopped", FREE + "its queue is stopped")),
+        # Kueue takes work of a stopped LocalQueue out of the queue: it has no position.
+        ("LocalQueue", "red-lq", (None, "local_queue_stopped", FREE + "its LocalQueue is stopped")),
+    ],
+)
+def test_free_quota_behind_a_stopped_queue(
+    world: World, kind: str, name: str, expected: tuple[Any, Any, str], policy: str
+) -> None:
+    # 4 of red's 8 are held, red-waits asks for 4.
+    assert said(world) == {"red-waits": (1, None, "nothing: quota is free")}
+    change(kind, name, stop_policy=policy)
+    assert said(world) == {"red-waits": expected}
+
+
+def test_free_quota_behind_a_queue_that_is_not_active(world: World) -> None:
+    ClusterObject.objects.filter(name="red-cq").update(status={"conditions": {"Active": INACTIVE}})
+    assert said(world) == {"red-waits": (1, "cluster_queue_inactive", FREE + "its queue is not active")}
+
+
+def test_free_quota_behind_the_head_of_a_strict_queue(world: World) -> None:
+    # 4 are free in red-cq and 4 more in the cohort. "big" asks for 16 and blocks the others, which would fit.
+    workload(world, "big", priority=5, requests={GPU: "16"})
+    workload(world, "small", priority=-1, requests={GPU: "1"})
+    free = "nothing: quota is free"
+    loose = said(world)
+    assert {name: row[1:] for name, row in loose.items() if name != "big"} == {
+        "red-waits": (None, free),
+        "small": (None, free),
+    }
+    change("ClusterQueue", "red-cq", strategy="StrictFIFO")
+    strict = said(world)
+    assert strict == {
+        "big": loose["big"],
+        "red-waits": (2, "behind_head", BEHIND),
+        "small": (3, "behind_head", BEHIND),
+    }
+    assert strict["big"][:2] == (1, None)
+    # The head of a stopped LocalQueue is in nobody's way.
+    cluster_object(
+        world,
+        "LocalQueue",
+        "held",
+        namespace="red-ns",
+        spec={"cluster_queue": "red-cq", "stop_policy": "Hold"},
+        status={},
+    )
+    Workload.objects.filter(name="big").update(queue_name="held")
+    found = said(world)
+    assert (found["big"][:2], found["red-waits"], found["small"]) == (
+        (None, "local_queue_stopped"),
+        (1, None, free),
+        (2, "behind_head", BEHIND),
+    )
+    assert [row["Workload"] for row in rows(world, "red_lead", "/teams/red/?format=csv&table=waiting")] == [
+        "red-waits",
+        "small",
+        "big",
+    ]
+
+
+@pytest.mark.parametrize(("state", "expected"), [("Open", None), ("Closing", "cluster_queue_stopped")])
+def test_a_closed_queue_of_volcano(world: World, state: str, expected: str | None) -> None:
+    spec = {"weight": 1, "capability": {}, "deserved": {}, "guarantee": {}, "parent": ""}
+    cluster_object(world, "VolcanoQueue", "vq", spec=spec, status={"state": state, "allocated": {}})
+    group = workload(world, "group", queue_name="vq")
+    Workload.objects.filter(pk=group.pk).update(kind="PodGroup")
+    found = {row["name"]: row for row in results(world, "admin", "/api/v1/workloads/?kind=PodGroup")}
+    assert found["group"]["blocked_by"] == expected
+
+
+def test_work_with_its_quota_or_in_no_queue_is_not_blocked(world: World) -> None:
+    workload(world, "nowhere", queue_name="gone-lq")
+    change("ClusterQueue", "red-cq", stop_policy="Hold")
+    found = {row["name"]: row["blocked_by"] for row in results(world, "admin", "/api/v1/workloads/")}
+    assert (found["red-runs"], found["nowhere"]) == (None, None)
+
+
 # ---- cost -------------------------------------------------------------------------------------------------------
 
 

@@ -189,3 +189,22 @@ def test_how_a_loan_comes_back() -> None:
 )
 def test_what_is_lacking_in_words(found: Any, expected: str) -> None:
     assert lack_text(found) == expected
+
+
+@pytest.mark.parametrize(
+    ("found", "blocked", "expected"),
+    [
+        ((), "cluster_queue_stopped", "quota is free, but its queue is stopped"),
+        ((), "cluster_queue_inactive", "quota is free, but its queue is not active"),
+        ((), "local_queue_stopped", "quota is free, but its LocalQueue is stopped"),
+        ((), "behind_head", "quota is free, but it waits behind the head of its queue (StrictFIFO)"),
+        (None, "cluster_queue_stopped", "its queue is stopped"),
+        (
+            (Lack(GPU, D(16), D(10), "h100"),),
+            "local_queue_stopped",
+            "10 GPU in h100; its LocalQueue is stopped",
+        ),
+    ],
+)
+def test_what_is_in_the_way_beside_quota_in_words(found: Any, blocked: Any, expected: str) -> None:
+    assert lack_text(found, blocked) == expected
