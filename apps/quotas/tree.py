@@ -23,85 +23,25 @@ Invariants
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from decimal import Decimal
-from typing import Literal
 
-FlavorResource = tuple[str, str]
-Kind = Literal["ClusterQueue", "Cohort"]
-Key = tuple[Kind, str]
+from apps.quotas.tree_loans import Loan, lending, loans, spread, taken
+from apps.quotas.tree_model import EMPTY, ZERO, Cell, FlavorResource, Key, Kind, NodeState, QuotaNode
+from apps.quotas.tree_shares import DominantShare, dominant_share
 
-ZERO = Decimal(0)
-_MILLI = Decimal("0.001")
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """Quota of one (flavor, resource) on one node. A limit of None is no limit; 0 is a limit."""
-
-    nominal: Decimal
-    borrowing_limit: Decimal | None = None
-    lending_limit: Decimal | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class QuotaNode:
-    """A ClusterQueue or a Cohort as its spec says; `parent` is a cohort's name."""
-
-    name: str
-    kind: Kind
-    parent: str | None
-    cells: Mapping[FlavorResource, Cell]
-    fair_weight: Decimal = Decimal(1)
-    stopped: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Loan:
-    """`amount` of the lender's quota that the borrower, a queue, holds. Lender: a queue, or a cohort's own quota."""
-
-    lender: Key
-    borrower: Key
-    amount: Decimal
-
-
-_EMPTY = Cell(ZERO)
-
-
-@dataclass(frozen=True, slots=True)
-class DominantShare:
-    """`ratio`: what a node borrows of its dominant resource, in per mille of what its parent could lend; `borrowed`: the
-    cells in which it borrows anything."""
-
-    ratio: Decimal
-    weight: Decimal
-    borrowed: frozenset[FlavorResource] = frozenset()
-
-    @property
-    def weighted(self) -> Decimal:
-        if not self.ratio:  # also of a borrower of what nobody could lend
-            return ZERO
-        return self.ratio / self.weight if self.weight else Decimal("Infinity")
-
-    @property
-    def rank(self) -> tuple[bool, Decimal]:
-        """By which shares are compared, lower first: borrowers of weight 0 last, among themselves by ratio."""
-        if self.ratio and not self.weight:
-            return True, self.ratio
-        return False, self.ratio / self.weight if self.ratio else ZERO
-
-
-@dataclass(slots=True)
-class _State:
-    """A node in the tree, with its sums. `kept`: what the nodes below keep at home, which `subtree` leaves out."""
-
-    node: QuotaNode
-    parent: Key | None
-    children: list[Key] = field(default_factory=list)
-    subtree: dict[FlavorResource, Decimal] = field(default_factory=dict)
-    local: dict[FlavorResource, Decimal] = field(default_factory=dict)
-    kept: dict[FlavorResource, Decimal] = field(default_factory=dict)
-    usage: dict[FlavorResource, Decimal] = field(default_factory=dict)
+__all__ = [
+    "ZERO",
+    "Cell",
+    "DominantShare",
+    "FlavorResource",
+    "Key",
+    "Kind",
+    "Loan",
+    "QuotaNode",
+    "QuotaTree",
+    "spread",
+]
 
 
 class QuotaTree:
@@ -110,12 +50,12 @@ class QuotaTree:
     def __init__(
         self, nodes: Iterable[QuotaNode], usage: Mapping[str, Mapping[FlavorResource, Decimal]] | None = None
     ) -> None:
-        self._states: dict[Key, _State] = {}
+        self._states: dict[Key, NodeState] = {}
         for node in sorted(nodes, key=lambda item: (item.kind, item.name)):
             key: Key = (node.kind, node.name)
             if key in self._states:
                 raise ValueError(f"{node.kind} {node.name} is given twice")
-            self._states[key] = _State(node, ("Cohort", node.parent) if node.parent else None)
+            self._states[key] = NodeState(node, ("Cohort", node.parent) if node.parent else None)
         self._given = frozenset(self._states)
         self._add_implicit_cohorts()
         self.cycles: tuple[tuple[str, ...], ...] = self._cut_cycles()
@@ -138,7 +78,7 @@ class QuotaTree:
     def _add_implicit_cohorts(self) -> None:
         named = {state.parent for state in self._states.values() if state.parent}
         for key in named - self._states.keys():
-            self._states[key] = _State(QuotaNode(key[1], "Cohort", None, {}), None)
+            self._states[key] = NodeState(QuotaNode(key[1], "Cohort", None, {}), None)
 
     def _cut_cycles(self) -> tuple[tuple[str, ...], ...]:
         """Find cohort cycles by walking up from every cohort once; make the members roots."""
@@ -270,7 +210,7 @@ class QuotaTree:
         for key in reversed(path[:-1]):
             state = self._states[key]
             local, used = state.local.get(fr, ZERO), state.usage.get(fr, ZERO)
-            limit = state.node.cells.get(fr, _EMPTY).borrowing_limit
+            limit = state.node.cells.get(fr, EMPTY).borrowing_limit
             if limit is not None:
                 stored = state.subtree.get(fr, ZERO) - local
                 free = min(free, stored - max(ZERO, used - local) + limit)
@@ -284,7 +224,7 @@ class QuotaTree:
         for key in reversed(path[:-1]):
             state = self._states[key]
             most += state.local.get(fr, ZERO)
-            limit = state.node.cells.get(fr, _EMPTY).borrowing_limit
+            limit = state.node.cells.get(fr, EMPTY).borrowing_limit
             if limit is not None:
                 most = min(most, state.subtree.get(fr, ZERO) + limit)
         return most
@@ -314,25 +254,31 @@ class QuotaTree:
     def borrowed(self, kind: Kind, name: str, fr: FlavorResource) -> Decimal:
         """Held beyond the own subtree's quota; 0 without a cohort above, where there is nobody to borrow from."""
         state = self._states[kind, name]
-        return self._beyond(state, fr) if state.parent else ZERO
+        return state.beyond(fr) if state.parent else ZERO
 
     def over(self, kind: Kind, name: str, fr: FlavorResource) -> Decimal:
         """Held beyond the ceiling: legal after a quota was lowered, since nothing is evicted."""
         return max(ZERO, self.usage(kind, name, fr) - self.potential_available(kind, name, fr))
 
     def lent(self, kind: Kind, name: str, fr: FlavorResource) -> Decimal:
-        """The node's own unused quota that others hold. Kueue keeps no book of who lent to whom, so borrowing
-        is laid on the cohort's own quota first, then on the siblings' unused lendable quota in proportion,
-        then upward. Over a whole tree: Σ borrowed by queues = Σ lent by queues + Σ `taken` from cohorts' own
-        quota + what the root is over."""
+        """The node's own unused quota that others hold, laid as apps/quotas/tree_loans.py says."""
         return self._lending(self.root_of(kind, name), fr)[kind, name]
 
     def taken(self, cohort: str, fr: FlavorResource) -> Decimal:
         """The part of a cohort's own quota that is held, by the same rule as `lent`."""
-        lending = self._lending(self.root_of("Cohort", cohort), fr)
-        state = self._states["Cohort", cohort]
-        own = state.node.cells.get(fr, _EMPTY).nominal
-        return min(own, self._asked_inside(state, fr) + lending["Cohort", cohort])
+        key: Key = ("Cohort", cohort)
+        return taken(self._states, key, fr, self._lending(self.root_of(*key), fr))
+
+    def loans(self, fr: FlavorResource) -> tuple[Loan, ...]:
+        """Who holds whose quota, laid as `lent` and `taken` are: Σ over a lender is its `lent` (a queue) or
+        `taken` (a cohort); Σ over all is what queues borrow less what roots are over. By lender, then borrower."""
+        lent = {key: amount for root in self.roots for key, amount in self._lending(root, fr).items()}
+        return loans(self._states, self._bottom_up(), fr, lent)
+
+    def _lending(self, root: Key, fr: FlavorResource) -> dict[Key, Decimal]:
+        if (found := self._lent.get((root, fr))) is None:
+            found = self._lent[root, fr] = lending(self._states, root, fr)
+        return found
 
     def weighted_share(self, kind: Kind, name: str) -> Decimal | None:
         """Dominant resource share in per mille of what the parent could lend, divided by the fair weight (Kueue
@@ -344,34 +290,17 @@ class QuotaTree:
     def dominant_share(self, kind: Kind, name: str) -> DominantShare:
         """The share that fair sharing compares, before it is weighted; of a root it is 0."""
         state = self._states[kind, name]
-        weight = state.node.fair_weight
-        if state.parent is None:
-            return DominantShare(ZERO, weight)
-        cells: list[FlavorResource] = []
-        borrowed: dict[str, Decimal] = {}
-        for fr in state.subtree:  # Kueue leaves out flavors that the spec no longer lists
-            if beyond := self._beyond(state, fr):
-                cells.append(fr)
-                borrowed[fr[1]] = borrowed.get(fr[1], ZERO) + beyond
-        if not borrowed:
-            return DominantShare(ZERO, weight)
-        lendable: dict[str, Decimal] = {}
-        for fr in self._states[self.root_of(kind, name)].subtree:
-            if fr[1] in borrowed:
-                most = self.potential_available(*state.parent, fr)
-                lendable[fr[1]] = lendable.get(fr[1], ZERO) + most
-        ratios = [
-            amount * 1000 / lendable[resource]
-            for resource, amount in borrowed.items()
-            if lendable.get(resource, ZERO) > 0
-        ]
-        return DominantShare(max(ratios, default=ZERO), weight, frozenset(cells))
+        parent = state.parent
+        if parent is None:
+            return DominantShare(ZERO, state.node.fair_weight)
+        offered = self._states[self.root_of(kind, name)].subtree
+        return dominant_share(state, offered, lambda fr: self.potential_available(*parent, fr))
 
     def without_stopped(self) -> QuotaTree:
         """The same tree with the quota of stopped queues taken out: the difference is what hangs on them."""
         usage = {key[1]: state.usage for key, state in self._states.items() if key[0] == "ClusterQueue"}
         nodes = [
-            replace(state.node, cells=dict.fromkeys(state.node.cells, _EMPTY))
+            replace(state.node, cells=dict.fromkeys(state.node.cells, EMPTY))
             if state.node.stopped
             else state.node
             for state in self._states.values()
@@ -450,119 +379,3 @@ class QuotaTree:
             kept += local - was[1]
             key = state.parent
         self._lent.pop((self.root_of(*changed), fr), None)
-
-    # ---- who lends ----------------------------------------------------------------------------------------
-
-    def _beyond(self, state: _State, fr: FlavorResource) -> Decimal:
-        return max(ZERO, state.usage.get(fr, ZERO) - state.subtree.get(fr, ZERO))
-
-    def _unused_lendable(self, state: _State, fr: FlavorResource) -> Decimal:
-        local = state.local.get(fr, ZERO)
-        lendable = state.subtree.get(fr, ZERO) - local
-        return max(ZERO, lendable - max(ZERO, state.usage.get(fr, ZERO) - local))
-
-    def _asked_inside(self, state: _State, fr: FlavorResource) -> Decimal:
-        """What the children borrow and find inside this cohort."""
-        children = sum((self._beyond(self._states[child], fr) for child in state.children), ZERO)
-        return children - self._beyond(state, fr)
-
-    def _lending(self, root: Key, fr: FlavorResource) -> dict[Key, Decimal]:
-        """What each node below one root lends; other trees do not matter to it."""
-        if found := self._lent.get((root, fr)):
-            return found
-        lent: dict[Key, Decimal] = {root: ZERO}
-        queue = [root]
-        while queue:
-            key = queue.pop()
-            state = self._states[key]
-            if not state.children:
-                continue
-            own = state.node.cells.get(fr, _EMPTY).nominal
-            wanted = max(ZERO, self._asked_inside(state, fr) + lent[key] - own)
-            unused = [self._unused_lendable(self._states[child], fr) for child in state.children]
-            lent.update(zip(state.children, spread(wanted, unused), strict=True))
-            queue.extend(state.children)
-        self._lent[root, fr] = lent
-        return lent
-
-    def loans(self, fr: FlavorResource) -> tuple[Loan, ...]:
-        """Who holds whose quota, laid as `lent` and `taken` are: Σ over a lender is its `lent` (a queue) or
-        `taken` (a cohort); Σ over all is what queues borrow less what roots are over. By lender, then borrower."""
-        inside = self._inside(fr)
-        lending = {key: lent for root in self.roots for key, lent in self._lending(root, fr).items()}
-        above: dict[Key, list[tuple[Key, Decimal]]] = {}
-        found: list[Loan] = []
-        stack = list(self.roots)
-        while stack:
-            key = stack.pop()
-            state = self._states[key]
-            wanted = above.pop(key, [])
-            if key[0] == "ClusterQueue":
-                found.extend(Loan(key, borrower, amount) for borrower, amount in wanted)
-                continue
-            wanted = inside[key] + wanted
-            lenders = [(key, self.taken(key[1], fr)), *((child, lending[child]) for child in state.children)]
-            for lender, borrower, amount in _match(lenders, wanted):
-                if lender == key:
-                    found.append(Loan(key, borrower, amount))
-                else:
-                    above.setdefault(lender, []).append((borrower, amount))
-            stack.extend(state.children)
-        return tuple(sorted(found, key=lambda loan: (loan.lender, loan.borrower)))
-
-    def _inside(self, fr: FlavorResource) -> dict[Key, list[tuple[Key, Decimal]]]:
-        """Per cohort the borrowing that is met inside it; what passes on upward is shared in proportion."""
-        inside: dict[Key, list[tuple[Key, Decimal]]] = {}
-        upward: dict[Key, list[tuple[Key, Decimal]]] = {}
-        for key in self._bottom_up():
-            state = self._states[key]
-            beyond = self._beyond(state, fr)
-            if key[0] == "ClusterQueue":
-                upward[key] = [(key, beyond)] if beyond else []
-                continue
-            wanted = [want for child in state.children for want in upward[child]]
-            passed = spread(beyond, [amount for _, amount in wanted])
-            pairs = list(zip(wanted, passed, strict=True))
-            upward[key] = [(who, up) for (who, _), up in pairs if up]
-            inside[key] = [(who, amount - up) for (who, amount), up in pairs if amount - up]
-        return inside
-
-
-def _match(
-    lenders: Iterable[tuple[Key, Decimal]], borrowers: Iterable[tuple[Key, Decimal]]
-) -> Iterator[tuple[Key, Key, Decimal]]:
-    """Lay borrowers on lenders, both in their order, each lender up to its amount."""
-    waiting = iter(borrowers)
-    who, left = next(waiting, (None, ZERO))
-    for lender, amount in lenders:
-        while amount > 0 and who is not None:
-            part = min(amount, left)
-            if part:
-                yield lender, who, part
-            amount, left = amount - part, left - part
-            if not left:
-                who, left = next(waiting, (None, ZERO))
-
-
-def spread(amount: Decimal, over: list[Decimal]) -> list[Decimal]:
-    """Lay `amount` on parts in proportion to `over`, exactly and in whole units (thousandths where a part has
-    them), never more on a part than it has. Units of GPUs stay whole: nobody lends 2.67 cards."""
-    total = sum(over, ZERO)
-    if amount <= 0 or total <= 0:
-        return [ZERO for _ in over]
-    amount = min(amount, total)
-    whole = all(part == part.to_integral_value() for part in (amount, *over))
-    unit = Decimal(1) if whole else _MILLI
-    scaled, whole_amount, whole_total = (
-        [int(part / unit) for part in over],
-        int(amount / unit),
-        int(total / unit),
-    )
-    parts: list[Decimal] = []
-    run = given = 0
-    for part in scaled:
-        run += part
-        upto = whole_amount * run // whole_total if whole_total else 0
-        parts.append((upto - given) * unit)
-        given = upto
-    return parts
