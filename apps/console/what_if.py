@@ -54,7 +54,7 @@ from apps.quotas.what_if_form import (
     with_work,
     without,
 )
-from apps.quotas.what_if_places import PlacedFault, in_words, listed_id, place
+from apps.quotas.what_if_places import PlacedFault, as_on_the_page, in_words, listed_id, place
 from apps.quotas.what_if_words import fault_text, gap_text, note_text, policy_name, summary, too_much_text
 
 SHOWN = 25
@@ -243,7 +243,7 @@ def _form(trial: _Trial) -> dict[str, Any]:
         "changes": [(listed_id(at), at, describe(change, works)) for at, change in enumerate(trial.given)],
         # What the form itself says stays on the form: sent again, it must not be tried twice.
         "change": dump_changes(trial.given) if trial.given else "",
-        "faults": trial.faults,
+        "faults": as_on_the_page(trial.faults, rows),
         "policy_faults": bool(placed & {*POLICY_PLACES, "max_priority_threshold"}),
         "share": trial.page.request.build_absolute_uri(_address(trial)),
     }

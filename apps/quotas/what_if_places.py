@@ -1,5 +1,5 @@
 """Where on the what-if page a fault stands. Input: a fault's field path, the changes that it is in, and what the page
-shows of them; output: the name of the input beside which it is said, and the path in words. Pure.
+shows of them; output: the name of the input beside which it is said, and the path in words. No queries.
 
 A path is "changes.2.set.quotas.0.nominal". A resource's name may hold dots itself, so that what follows "requests" is
 one part. Invariant: a change is either on the form (the queue that is edited, the job and work just filled in) or
@@ -13,12 +13,17 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from apps.quotas.what_if_form import CELL_FIELDS, POLICY_PLACES, Json, Target, field_name
+from apps.quotas.what_if_form import CELL_FIELDS, POLICY_PLACES, CellRow, Json, Target, field_name
 
 _UNSAID = ("changes", "set", "quotas", "pod_sets", "preemption", "fungibility", "remove", "requests")
 _OF_NODE = ("parent", "fair_weight", "max_priority_threshold", *POLICY_PLACES)
 _OF_JOB = {"queue": "job_queue", "local_queue": "job_queue", "priority": "job_priority", "count": "job_pods"}
 _OF_WORK = {"uid": "work", "priority": "work_priority"}
+_ORDER = (
+    *("new_flavor", "new_resource", "new_nominal", "parent", "fair_weight"),
+    *(*POLICY_PLACES, "max_priority_threshold", "remove"),
+    *("job_queue", "job_pods", "job_amount", "job_also", "job_priority", "work", "work_priority"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +45,13 @@ def input_id(name: str) -> str:
 def listed_id(place: int) -> str:
     """The id of a change among those that came with the address."""
     return f"tried-{place}"
+
+
+def as_on_the_page(faults: Sequence[PlacedFault], rows: Sequence[CellRow]) -> list[PlacedFault]:
+    """Faults in the order in which their inputs stand: those without one first, then quota, policy, job, work."""
+    names = ["", *(cell.name for row in rows for cell in row.cells), *_ORDER]
+    places = {name: at for at, name in enumerate(names)}
+    return sorted(faults, key=lambda fault: places.get(fault.name, places["remove"]))
 
 
 def parts_of(path: str) -> list[str]:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from apps.quotas.tree import Cell, QuotaNode
-from apps.quotas.what_if_form import Target
-from apps.quotas.what_if_places import in_words, input_id, place
+from apps.quotas.what_if_form import Target, cell_rows
+from apps.quotas.what_if_places import PlacedFault, as_on_the_page, in_words, input_id, place
 
 GPU = "nvidia.com/gpu"
 TARGET = Target("Cohort", QuotaNode("ml", "Cohort", None, {("h100", GPU): Cell(Decimal(8))}), None)
@@ -114,3 +114,10 @@ def test_ids_hold_no_blank_and_differ_where_names_do() -> None:
 def test_a_resource_with_dots_is_one_word() -> None:
     assert in_words(f"changes.2.pod_sets.0.requests.{GPU}", CHANGES) == GPU
     assert in_words("changes.1.set.quotas.0.nominal", CHANGES) == f"ml, h100 {GPU}, nominal"
+
+
+def test_faults_are_listed_as_their_inputs_stand_on_the_page() -> None:
+    stand = ["", f"nominal:h100:{GPU}", f"lending_limit:h100:{GPU}", "new_flavor", "parent", "preference"]
+    stand += ["remove:h100", "job_queue", "work"]
+    faults = [PlacedFault(name, "", "", "") for name in reversed(stand)]
+    assert [fault.name for fault in as_on_the_page(faults, cell_rows(TARGET, ()))] == stand
