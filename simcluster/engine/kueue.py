@@ -1,28 +1,33 @@
 """Kueue: work is submitted, looked at, given quota, checked, admitted, preempted, finished; its objects say so.
 
-Messages and reasons are Kueue's own (0.17, without granular reasons). Invariants: work that is refused because its queue is inactive keeps no
+What is decided comes from the engine (quota.py); here it takes its time and is written down. Messages and reasons are Kueue's own (0.17, without granular reasons). Invariants: work that is refused because its queue is inactive keeps no
 resourceRequests, work behind the head of a strict queue has no reason at all.
 """
 
 from __future__ import annotations
 
 import re
-from decimal import Decimal
+from collections.abc import Mapping
 
+from apps.quotas.engine.model import Admitted, Assigned, Pending, Preempted
 from simcluster.kinds import KINDS
 from simcluster.timestamps import stamp
 
 from . import kueue_objects
-from .kueue_objects import negated, owner_object, resource_requests
-from .model import Held, Job, Obj, Phase
+from .kueue_objects import owner_object, resource_requests
+from .kueue_words import WHY, pending_words
+from .model import Job, Obj, Phase
 from .pods import OWNER_VERSIONS, Pods
 from .queue_status import QueueStatus
-from .quota import WHY, Queue, Quota
+from .quota import Queue, Quota
 from .world import World, condition
 
 _WL = KINDS["Workload"]
 _ADMISSION, _CONTROLLER = "kueue-admission", "kueue-workload-controller"
 _SAY_AGAIN_SECONDS, _KEPT_SECONDS, _NOTICED_SECONDS = 900, 6 * 3600, 4 * 3600
+_CYCLES_A_SECOND = 200
+"""Of Kueue's scheduler; what is left over goes on in the next second."""
+_DEACTIVATED = "The workload is deactivated"
 _NUMBERS = re.compile(r"[0-9]+")
 
 
@@ -35,8 +40,7 @@ class Kueue:
         self.status = QueueStatus(world, quota)
         self.jobs: dict[int, Job] = {}
         self.strays: dict[int, Job] = {}
-        """Work whose LocalQueue does not exist."""
-        self._dirty: set[str] = set()
+        """Work that stands in no line: its LocalQueue is missing or stopped, or it is deactivated."""
         self._cycle_planned = False
 
     # ---- arriving -----------------------------------------------------------------------------------------
@@ -44,23 +48,36 @@ class Kueue:
         """A Job with a queue name was created: Kueue makes a Workload for it."""
         self.jobs[job.number] = job
         job.obj = kueue_objects.workload(job, self.world.uid("workload", job.number))
-        local = self.status.local.get(f"{job.namespace}/{job.stream.queue}")
-        queue = self.quota.queues.get(local["spec"]["clusterQueue"]) if local else None
-        job.queue = queue.name if queue else ""
-        said = self._inadmissible(job, local, queue)
+        said = self._stand(job)
         if said:
             condition(job.obj, self.world.now, "QuotaReserved", "False", "Inadmissible", said)
         self._write(job)
         group = OWNER_VERSIONS[job.stream.owner].split("/")[0]
         controller = f"{group}/{job.stream.owner.lower()}-kueue-controller"
         self.world.event(owner_object(job), "CreatedWorkload", f"Created Workload: {job.key}", controller)
-        if queue is None:
+
+    def _stand(self, job: Job) -> str:
+        """Put it into the line of its queue, or beside all lines. Gives why it cannot be admitted there now, "" when it
+        can."""
+        local, queue = self._target(job)
+        job.queue = queue.name if queue else ""
+        if queue is None or self._no_line(job, local):
             self.strays[job.number] = job
-            return
-        queue.pending[job.number] = job
-        self.touch(queue.name)
-        if not said:
+        else:
+            self.strays.pop(job.number, None)
+            self.quota.add(job)
+            self.touch(queue.name)
             self.plan()
+        return self._inadmissible(job, local, queue)
+
+    def _target(self, job: Job) -> tuple[Obj | None, Queue | None]:
+        local = self.status.local.get(f"{job.namespace}/{job.stream.queue}")
+        return local, self.quota.queues.get(local["spec"]["clusterQueue"]) if local else None
+
+    @staticmethod
+    def _no_line(job: Job, local: Obj | None) -> bool:
+        stopped = local is None or local["spec"].get("stopPolicy", "None") != "None"
+        return stopped or not job.obj["spec"]["active"]
 
     def _inadmissible(self, job: Job, local: Obj | None, queue: Queue | None) -> str:
         if local is None:
@@ -76,9 +93,8 @@ class Kueue:
 
     # ---- the scheduling cycle -----------------------------------------------------------------------------
     def touch(self, *queues: str) -> None:
-        """A queue's counters changed, and with them what its whole cohort may admit."""
+        """Counters of queues changed."""
         self.status.changed(*queues)
-        self._dirty.update(queues)
 
     def plan(self) -> None:
         """A cycle runs a second later."""
@@ -87,72 +103,60 @@ class Kueue:
             self.world.after(1, self._cycle)
 
     def look_again(self) -> None:
-        """Something outside of quota changed: everything that waits is looked at."""
-        self._dirty.update(self.quota.queues)
+        """Nodes changed: what found no place is looked at again."""
+        self.quota.nodes_changed()
         self.plan()
 
     def _cycle(self) -> None:
-        """Look at what waits in every cohort where something changed: by priority, then by time."""
+        """Let the scheduler decide until all is at rest, and do what it decides. Of several reasons in one second only
+        the last is said."""
         self._cycle_planned = False
-        tree = self.quota.tree
-        roots = {tree.root_of("ClusterQueue", name) for name in self._dirty}
-        self._dirty = set()
-        candidates = [
-            job
-            for name, queue in self.quota.queues.items()
-            if queue.pending
-            and tree.root_of("ClusterQueue", name) in roots
-            and not self.quota.inactive(queue)
-            for job in queue.pending.values()
-        ]
-        # Who made others give way comes first: it is within its own quota, they borrowed or are less urgent.
-        candidates.sort(key=lambda job: (not job.wanted, -job.priority, job.queued, job.number))
-        blocked: set[str] = set()
-        reserved: list[tuple[str, Held]] = []
-        for job in candidates:
-            if job.queue in blocked and not job.waiting_for:
-                continue
-            if not job.waiting_for and not self._consider(job) and self.quota.queues[job.queue].strict:
-                blocked.add(job.queue)
-            if job.waiting_for:  # its victims are going: what they leave is not for those behind it
-                reserved.append((job.queue, job.wanted))
-                tree.add_usage(job.queue, job.wanted)
-        for name, wanted in reserved:
-            tree.add_usage(name, negated(wanted))
-
-    def _consider(self, job: Job) -> bool:
-        """Reserve quota for the job, or say why not and make others give way where that helps."""
-        job.wanted = {}
-        verdict = self.quota.assign(job)
-        if len(verdict.flavors) == len(job.totals):
-            self._reserve(job, verdict.flavors)
-            return True
-        words = f"couldn't assign flavors to pod set main: {', '.join(sorted(verdict.reasons))}"
-        if verdict.preempt is not None:
-            wanted = {(verdict.preempt[0], r): Decimal(n) for r, n in job.totals.items()}
-            victims = self.quota.victims(job, verdict.preempt, wanted)
-            if victims:
-                words += f". Pending the preemption of {len(victims)} workload(s)"
-                job.waiting_for, job.wanted = len(victims), wanted
-                for victim, why in victims:
-                    self._preempt(victim, job, why)
-        self._say_pending(job, words)
-        return False
+        pending: dict[str, Pending] = {}
+        for _ in range(_CYCLES_A_SECOND):
+            if self.quota.scheduler.at_rest:
+                break
+            for decision in self.quota.cycle(self.world.now):
+                pending.pop(decision.uid, None)
+                match decision:
+                    case Admitted():
+                        self._reserve(self.quota.by_uid[decision.uid], decision.assigned)
+                    case Preempted():
+                        by_uid = self.quota.by_uid
+                        self._preempt(by_uid[decision.uid], by_uid[decision.by], decision)
+                    case Pending():
+                        pending[decision.uid] = decision
+        else:
+            self.plan()
+        topologies = self.quota.topologies if pending else {}
+        for uid, said in pending.items():
+            job = self.quota.by_uid[uid]
+            self._say_pending(job, pending_words(said, job, topologies))
 
     def _say_pending(self, job: Job, words: str) -> None:
         """Set the reason. When only its numbers moved, not more than once in a quarter of an hour: Kueue does not
         look again at work whose like has just failed."""
-        shape = _NUMBERS.sub("", words)
-        if shape == job.said and self.world.now - job.said_at < _SAY_AGAIN_SECONDS:
+        shape, due = _NUMBERS.sub("", words), job.said_at + _SAY_AGAIN_SECONDS
+        if not words or (shape == job.said and self.world.now < due):
+            if words and not job.unsaid:
+                self.world.at(due, self._say_late, job)
+            job.unsaid = words
             return
+        job.unsaid = ""
         if condition(job.obj, self.world.now, "QuotaReserved", "False", "Pending", words):
             job.said, job.said_at = shape, self.world.now
             job.obj["status"]["resourceRequests"] = resource_requests(job)
             self._write(job)
             self.world.event(job.obj, "Pending", words, _ADMISSION, warning=True)
 
+    def _say_late(self, job: Job) -> None:
+        """The numbers as they are by now, when it still waits for the same reason."""
+        words, job.unsaid = job.unsaid, ""
+        if words and job.said == _NUMBERS.sub("", words) and job.phase is Phase.PENDING:
+            self._say_pending(job, words)
+
     # ---- preemption ---------------------------------------------------------------------------------------
-    def _preempt(self, victim: Job, by: Job, why: str) -> None:
+    def _preempt(self, victim: Job, by: Job, decision: Preempted) -> None:
+        why = decision.why
         uid = by.obj["metadata"]["uid"]
         said = (
             f"Preempted to accommodate a workload (UID: {uid}, JobUID: {by.uid}) due to {WHY[why]}; "
@@ -166,7 +170,7 @@ class Kueue:
         self.world.event(victim.obj, "Preempted", f"{said}; {ranks}", _ADMISSION)
         about = f"{victim.key} (UID: {victim.obj['metadata']['uid']}) in ClusterQueue {victim.queue}"
         self.world.event(by.obj, "PreemptedWorkload", f"Preempted workload {about}; {ranks}", _ADMISSION)
-        self.world.after(3 + victim.number % 20, self._gone, victim, victim.attempt, said, by)
+        self.world.after(3 + victim.number % 20, self._gone, victim, victim.attempt, said)
 
     def _evict(self, job: Job, reason: str, said: str) -> None:
         """Pods go now; the quota follows when they are gone."""
@@ -181,35 +185,39 @@ class Kueue:
     def _not_ready(self, job: Job, reason: str, words: str) -> None:
         condition(job.obj, self.world.now, "PodsReady", "False", reason, words)
 
-    def _gone(self, victim: Job, attempt: int, said: str, by: Job) -> None:
+    def _gone(self, victim: Job, attempt: int, said: str) -> None:
         """The victim's pods are gone: it waits again, and the other may have its quota."""
-        by.waiting_for = max(0, by.waiting_for - 1)
         if victim.attempt == attempt and victim.held:
             self._requeue(victim, "Preempted", said)
-        if by.queue:
-            self.touch(by.queue)
-        self.plan()
 
     def _requeue(self, job: Job, reason: str, said: str) -> None:
-        now = self.world.now
-        self.quota.unhold(job)
-        job.phase, job.queued, job.said = Phase.PENDING, now, ""
-        status = job.obj["status"]
+        """What it held is free, and it waits again: in line, unless its LocalQueue is stopped or it is deactivated."""
+        now, status = self.world.now, job.obj["status"]
+        job.phase, job.queued, job.said, job.unsaid = Phase.PENDING, now, "", ""
+        self.touch(job.queue)
+        local, _queue = self._target(job)
+        if self._no_line(job, local):
+            self.quota.remove(job)
+            self.strays[job.number] = job
+        else:
+            self.quota.release(job)
+        self.plan()
         status.pop("admission", None)
         status.pop("admissionChecks", None)
         status["resourceRequests"] = resource_requests(job)
         condition(job.obj, now, "QuotaReserved", "False", "Pending", said)
         condition(job.obj, now, "Admitted", "False", "NoReservation", "The workload has no reservation")
-        condition(job.obj, now, "Requeued", "True", reason, said)
+        if job.obj["spec"]["active"]:
+            condition(job.obj, now, "Requeued", "True", reason, said)
+        else:
+            condition(job.obj, now, "Requeued", "False", "Deactivated", _DEACTIVATED)
         self._write(job)
-        self.quota.queues[job.queue].pending[job.number] = job
-        self.touch(job.queue)
-        self.plan()
 
     # ---- reserving, admitting -----------------------------------------------------------------------------
-    def _reserve(self, job: Job, flavors: dict[str, str]) -> None:
+    def _reserve(self, job: Job, assigned: Mapping[str, Assigned]) -> None:
         now, status = self.world.now, job.obj["status"]
-        self.quota.hold(job, flavors)
+        self.quota.hold(job, assigned, now)
+        job.unsaid = ""
         self.touch(job.queue)
         status.pop("resourceRequests", None)
         status["admission"] = kueue_objects.admission(job, job.queue)
@@ -303,7 +311,7 @@ class Kueue:
         job.obj["metadata"].pop("finalizers", None)
         self._write(job)
         self.world.event(owner_object(job), said, event, "job-controller", warning=job.fails)
-        self.quota.unhold(job)
+        self.quota.remove(job)
         self.touch(job.queue)
         self.plan()
         self.world.after(_KEPT_SECONDS + job.number % 7200, self._delete, job)
@@ -320,7 +328,7 @@ class Kueue:
         job.attempt += 1
         self.strays.pop(job.number, None)
         if job.queue:
-            self.quota.queues[job.queue].pending.pop(job.number, None)
+            self.quota.remove(job)
             self.touch(job.queue)
             self.plan()
         self._delete(job)
@@ -335,7 +343,7 @@ class Kueue:
             return
         job.phase = Phase.FINISHED
         self.pods.evict(job)
-        self.quota.unhold(job)
+        self.quota.remove(job)
         self.touch(job.queue)
         self.plan()
         self._delete(job)
@@ -351,56 +359,101 @@ class Kueue:
 
     # ---- edits --------------------------------------------------------------------------------------------
     def edited(self) -> None:
-        """A queue, cohort or flavor was edited: the tree is built again and everything is looked at again."""
+        """A queue, cohort or flavor was edited: the scheduler is told, and everything is looked at again."""
         self.quota.rebuild()
         for queue in self.quota.queues.values():
             self.status.activity(queue)
-            if self.quota.inactive(queue):
-                for job in queue.pending.values():
-                    self._say_inactive(job)
-            if queue.spec.get("stopPolicy") == "HoldAndDrain":
-                self._drain(queue)
+            for job in list(queue.holding.values()):
+                self._send_away(job, queue)
+            for job in list(queue.pending.values()):
+                self._stand_again(job)
+        for job in list(self.strays.values()):
+            if job.obj["spec"]["active"]:
+                self._stand_again(job)
         self.touch(*self.quota.queues)
         self.plan()
 
-    def _say_inactive(self, job: Job) -> None:
-        words = f"ClusterQueue {job.queue} is inactive"
+    def _stand_again(self, job: Job) -> None:
+        """Whether it stands in line may have changed, and what keeps it from being admitted."""
+        local, queue = self._target(job)
+        in_line = queue is not None and not self._no_line(job, local)
+        said = self._inadmissible(job, local, queue)
+        if in_line != (job.number not in self.strays) or (
+            not said and _reason(job, "QuotaReserved") == "Inadmissible"
+        ):
+            self.quota.remove(job)
+            self._stand(job)
+        if said:
+            self._say_inadmissible(job, said)
+
+    def _say_inadmissible(self, job: Job, words: str) -> None:
+        job.said = job.unsaid = ""
         if condition(job.obj, self.world.now, "QuotaReserved", "False", "Inadmissible", words):
-            job.said = ""
             job.obj["status"].pop("resourceRequests", None)
             self._write(job)
             self.world.event(job.obj, "Inadmissible", words, _CONTROLLER, warning=True)
 
-    def _drain(self, queue: Queue) -> None:
-        for job in list(queue.holding.values()):
-            if job.phase in (Phase.STARTING, Phase.RUNNING):
-                said = "The ClusterQueue is stopped"
-                condition(job.obj, self.world.now, "Evicted", "True", "ClusterQueueStopped", said)
-                self._evict(job, "ClusterQueueStopped", said)
-                self.world.after(5, self._drained, job, job.attempt, said)
+    def _send_away(self, job: Job, queue: Queue) -> None:
+        """A stop takes back what is reserved and not admitted yet, HoldAndDrain also what runs: of the ClusterQueue, or of
+        the LocalQueue."""
+        local, _queue = self._target(job)
+        policy = (local["spec"].get("stopPolicy") or "None") if local else "Hold"
+        for name, stopped, drains in (
+            ("ClusterQueue", queue.stopped, queue.drains),
+            ("LocalQueue", policy != "None", policy == "HoldAndDrain"),
+        ):
+            said, reason = f"The {name} is stopped", f"{name}Stopped"
+            if stopped and job.phase is Phase.CHECKING:
+                job.attempt += 1
+                self.quota.evict(job)
+                self._requeue(job, reason, said)
+                self._stand_again(job)
+            elif drains and job.phase in (Phase.STARTING, Phase.RUNNING):
+                condition(job.obj, self.world.now, "Evicted", "True", reason, said)
+                self.quota.evict(job)
+                self._evict(job, reason, said)
+                self.world.after(5, self._drained, job, job.attempt, reason, said)
 
-    def _drained(self, job: Job, attempt: int, said: str) -> None:
+    def _drained(self, job: Job, attempt: int, reason: str, said: str) -> None:
         if job.attempt == attempt and job.held:
-            self._requeue(job, "ClusterQueueStopped", said)
-            if self.quota.inactive(self.quota.queues[job.queue]):
-                self._say_inactive(job)
+            self._requeue(job, reason, said)
+            if job.obj["spec"]["active"]:
+                self._stand_again(job)
 
-    def deactivate(self, job: Job) -> None:
-        """spec.active was set to false: the work gives back what it holds and waits for nobody."""
-        said, now = "The workload is deactivated", self.world.now
+    def activity(self, job: Job) -> None:
+        """spec.active was edited. Work that is deactivated gives back what it holds and waits for nobody; work that is
+        active again takes its old place in line."""
+        active = job.obj["spec"]["active"]
+        deactivated = _reason(job, "Requeued") == "Deactivated"
+        if active and deactivated and job.phase is Phase.PENDING:
+            words = "The workload was reactivated"
+            condition(job.obj, self.world.now, "Requeued", "True", "Reactivated", words)
+            said = self._stand(job)
+            if said:
+                self._say_inadmissible(job, said)
+            self._write(job)
+        elif not active and not deactivated and job.phase not in (Phase.FINISHED, Phase.EVICTED):
+            self._deactivate(job)
+
+    def _deactivate(self, job: Job) -> None:
+        said, now = _DEACTIVATED, self.world.now
         condition(job.obj, now, "Evicted", "True", "Deactivated", said)
         condition(job.obj, now, "Requeued", "False", "Deactivated", said)
-        if job.phase in (Phase.CHECKING, Phase.STARTING, Phase.RUNNING):
+        if job.phase is not Phase.PENDING:
+            self.quota.evict(job)
             self._evict(job, "Deactivated", said)
-            self.world.after(5, self._deactivated, job, job.attempt, said)
-        elif job.phase is Phase.PENDING and job.queue:
-            self.quota.queues[job.queue].pending.pop(job.number, None)
+            self.world.after(5, self._drained, job, job.attempt, "Deactivated", said)
+            return
+        if job.queue:
             self.touch(job.queue)
-            self._write(job)
+        self.quota.remove(job)
+        self.strays[job.number] = job
+        job.unsaid = ""
+        self.plan()
+        self._write(job)
 
-    def _deactivated(self, job: Job, attempt: int, said: str) -> None:
-        if job.attempt == attempt and job.held:
-            self._requeue(job, "Deactivated", said)
-            self.quota.queues[job.queue].pending.pop(job.number, None)
-            condition(job.obj, self.world.now, "Requeued", "False", "Deactivated", said)
-            self._write(job)
+
+def _reason(job: Job, kind: str) -> str:
+    """Of a condition; "" without it."""
+    conditions = job.obj["status"].get("conditions", ())
+    return next((found["reason"] for found in conditions if found["type"] == kind), "")

@@ -11,7 +11,7 @@ from simcluster.kinds import KINDS
 from simcluster.timestamps import stamp
 
 from .amounts import amount_text
-from .model import Held, Job, Obj
+from .model import Job, Obj
 from .pods import OWNER_VERSIONS, requests_of, tolerations_of
 
 _API = KINDS["Workload"].api_version()
@@ -89,8 +89,12 @@ def resource_requests(job: Job) -> list[Obj]:
 
 def admission(job: Job, queue: str) -> Obj:
     """status.admission."""
+    usage = {resource: amount_text(resource, int(amount)) for (_flavor, resource), amount in job.held.items()}
     assigned = {"count": job.pods, "flavors": dict(sorted(job.flavors.items())), "name": "main"}
-    return {"clusterQueue": queue, "podSetAssignments": [{**assigned, "resourceUsage": resource_texts(job)}]}
+    return {
+        "clusterQueue": queue,
+        "podSetAssignments": [{**assigned, "resourceUsage": dict(sorted(usage.items()))}],
+    }
 
 
 def count_eviction(status: Obj, reason: str) -> None:
@@ -151,7 +155,3 @@ def cells(spec: Obj) -> dict[tuple[str, str], Cell]:
 
 def _limit(text: str | int | None) -> Decimal | None:
     return None if text is None else parse_quantity(text)
-
-
-def negated(held: Held) -> Held:
-    return {fr: -amount for fr, amount in held.items()}

@@ -104,9 +104,9 @@ class Job:
     started: int = 0
     said: str = ""
     said_at: int = 0
-    wanted: Held = field(default_factory=dict)
-    waiting_for: int = 0
-    """Victims that still have to go before this work can be admitted."""
+    unsaid: str = ""
+    """Why it waits, when it is not written yet: only its numbers moved."""
+    reserved: int = 0
 
     @property
     def namespace(self) -> str:

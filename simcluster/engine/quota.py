@@ -1,28 +1,26 @@
-"""ClusterQueues, cohorts and flavors with the quota tree over them, and the search for a flavor and for victims.
+"""ClusterQueues, cohorts and flavors, the work in them, and the scheduler that decides over it.
 
-All quota numbers come from `apps.quotas.tree.QuotaTree`; nothing here adds up or compares quota in another way.
-Invariants: what a job holds is added to the tree once and taken off once; a search for victims leaves the tree as it
-was.
+Who is admitted, with which flavors and at whose cost, and every quota number come from the portal's admission engine
+(`apps.quotas.engine`); nothing here decides or compares quota. What is here: objects and jobs told to the engine, what it
+decided kept with the jobs, and whether pods find a place where a flavor has a topology.
+
+Invariants: `pending` is what stands in the engine's line of the queue, `holding` what it counts in the tree.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Literal
 
-from apps.quotas.tree import QuotaNode, QuotaTree
+from apps.quotas.engine.model import Assigned, PodSet, Reason, Situation, Work
+from apps.quotas.engine.scheduler import Decision, Scheduler
+from apps.quotas.tree import QuotaTree
 
-from .amounts import amount_text
 from .fleet import Fleet
-from .kueue_objects import cells, negated
-from .model import Held, Job, Obj, Phase
-
-FlavorResource = tuple[str, str]
-WHY = {
-    "InClusterQueue": "prioritization in the ClusterQueue",
-    "InCohortReclamation": "reclamation within the cohort",
-}
+from .model import Job, Obj
+from .situation import POD_SET, WorkReader, engine_cohort, engine_flavor, engine_queue
 
 
 @dataclass(slots=True)
@@ -40,26 +38,23 @@ class Queue:
         return found
 
     @property
-    def strict(self) -> bool:
-        return bool(self.spec.get("queueingStrategy") == "StrictFIFO")
-
-    @property
     def stopped(self) -> bool:
         return bool(self.spec.get("stopPolicy", "None") != "None")
+
+    @property
+    def drains(self) -> bool:
+        return bool(self.spec.get("stopPolicy") == "HoldAndDrain")
 
     @property
     def checks(self) -> list[str]:
         strategy = self.spec.get("admissionChecksStrategy") or {}
         return [check["name"] for check in strategy.get("admissionChecks", ())]
 
-
-@dataclass(slots=True)
-class Verdict:
-    """What trying to admit came to: a flavor per resource, or why not, and where preemption may help."""
-
-    flavors: dict[str, str] = field(default_factory=dict)
-    reasons: list[str] = field(default_factory=list)
-    preempt: FlavorResource | None = None
+    @property
+    def flavors(self) -> list[str]:
+        return [
+            flavor["name"] for group in self.spec.get("resourceGroups", ()) for flavor in group["flavors"]
+        ]
 
 
 class Quota:
@@ -71,39 +66,53 @@ class Quota:
         self.cohorts = {obj["metadata"]["name"]: obj for obj in objects["Cohort"]}
         named = ((obj["metadata"]["name"], obj) for obj in objects["ClusterQueue"])
         self.queues = {name: Queue(name, obj) for name, obj in named}
-        self.tree = self._tree()
+        self.by_uid: dict[str, Job] = {}
+        self._works = WorkReader()
+        self.scheduler = Scheduler(self.situation(), placement=self._place)
+
+    # ---- specs ----------------------------------------------------------------------------------------------
+    def situation(self, work: Collection[Work] = ()) -> Situation:
+        """Everything as the engine takes it, with this work in it."""
+        return Situation(
+            queues=tuple(
+                engine_queue(name, queue.spec, self._inactive(queue)[0])
+                for name, queue in self.queues.items()
+            ),
+            cohorts=tuple(engine_cohort(name, obj["spec"]) for name, obj in self.cohorts.items()),
+            flavors={name: engine_flavor(name, obj["spec"]) for name, obj in self.flavors.items()},
+            work=tuple(work),
+        )
+
+    def present(self) -> Situation:
+        """With all work that holds quota or stands in line now."""
+        return self.situation([self._works.read(job) for job in self.by_uid.values()])
 
     def rebuild(self) -> None:
         """After an edit of a spec."""
-        self.tree = self._tree()
+        self.scheduler.respecify(self.situation())
 
-    def _tree(self) -> QuotaTree:
-        nodes = [
-            QuotaNode(name, "Cohort", obj["spec"].get("parentName"), cells(obj["spec"]))
-            for name, obj in self.cohorts.items()
-        ]
-        usage: dict[str, Held] = {}
-        for name, queue in self.queues.items():
-            parent = queue.spec.get("cohortName")
-            nodes.append(QuotaNode(name, "ClusterQueue", parent, cells(queue.spec), stopped=queue.stopped))
-            held = usage.setdefault(name, {})
-            for job in queue.holding.values():
-                for fr, amount in job.held.items():
-                    held[fr] = held.get(fr, Decimal(0)) + amount
-        return QuotaTree(nodes, usage)
+    @property
+    def tree(self) -> QuotaTree:
+        return self.scheduler.books.tree
 
-    def inactive(self, queue: Queue) -> tuple[str, str] | None:
-        """(reason, message) of a queue that admits nothing."""
+    @property
+    def topologies(self) -> dict[str, str]:
+        """Of each flavor, "" for one without."""
+        return {name: obj["spec"].get("topologyName", "") for name, obj in self.flavors.items()}
+
+    def _inactive(self, queue: Queue) -> tuple[str, list[str]]:
         said, reason = [], ""
         if queue.stopped:
             said, reason = ["is stopped"], "Stopped"
-        listed = [
-            flavor["name"] for group in queue.spec.get("resourceGroups", ()) for flavor in group["flavors"]
-        ]
-        missing = sorted(name for name in listed if name not in self.flavors)
+        missing = sorted(name for name in queue.flavors if name not in self.flavors)
         if missing:
             said.append(f"references missing ResourceFlavor(s): {','.join(missing)}")
             reason = reason or "FlavorNotFound"
+        return reason, said
+
+    def inactive(self, queue: Queue) -> tuple[str, str] | None:
+        """(reason, message) of a queue that admits nothing."""
+        reason, said = self._inactive(queue)
         return (reason, f"Can't admit new workloads: {', '.join(said)}.") if said else None
 
     def path(self, queue: str) -> str:
@@ -117,145 +126,83 @@ class Quota:
 
     def waiting_order(self, queue: str) -> list[Job]:
         """The work that waits in a ClusterQueue, heads first: who made others give way, then more urgent, then queued
-        earlier. Work whose LocalQueue is missing stands in no queue."""
-        waiting = self.queues[queue].pending.values()
-        return sorted(waiting, key=lambda job: (not job.wanted, -job.priority, job.queued, job.number))
+        earlier. Work whose LocalQueue is missing or stopped stands in no queue."""
+        line = self.scheduler.lines[queue]
+        waiters = sorted(line, key=lambda waiter: (waiter.work.uid != line.sticky, waiter.rank))
+        return [self.by_uid[waiter.work.uid] for waiter in waiters]
 
-    def hold(self, job: Job, flavors: dict[str, str]) -> None:
-        """Give a job its quota."""
+    # ---- work -----------------------------------------------------------------------------------------------
+    def cycle(self, now: int) -> list[Decision]:
+        """One cycle of every tree where something may happen; [] once all are at rest."""
+        self.scheduler.now = now
+        return self.scheduler.cycle()
+
+    def add(self, job: Job) -> None:
+        """Into the line of its queue."""
+        work = self._works.read(job)
+        self.by_uid[work.uid] = job
+        self.queues[job.queue].pending[job.number] = job
+        self.scheduler.add(work)
+
+    def hold(self, job: Job, assigned: Mapping[str, Assigned], now: int) -> None:
+        """The engine gave it quota."""
+        given = assigned[POD_SET]
+        job.flavors = dict(given.flavors)
+        job.held = {(flavor, resource): given.amounts[resource] for resource, flavor in given.flavors.items()}
+        job.reserved = now
         queue = self.queues[job.queue]
-        job.flavors = flavors
-        job.held = {(flavors[r], r): Decimal(n) for r, n in job.totals.items()}
-        self.tree.add_usage(queue.name, job.held)
         del queue.pending[job.number]
         queue.holding[job.number] = job
 
-    def unhold(self, job: Job) -> None:
-        """Take it back."""
-        self.tree.add_usage(job.queue, negated(job.held))
+    def evict(self, job: Job) -> None:
+        """It is told to go, and keeps its quota until it is gone."""
+        self.scheduler.evict(job.obj["metadata"]["uid"])
+
+    def release(self, job: Job) -> None:
+        """It is gone from where it ran, and waits again."""
+        self.scheduler.release(job.obj["metadata"]["uid"])
+        queue = self.queues[job.queue]
+        del queue.holding[job.number]
+        queue.pending[job.number] = job
         job.held = {}
+
+    def remove(self, job: Job) -> None:
+        """It neither holds quota nor stands in line any more."""
+        uid = job.obj["metadata"]["uid"]
+        if self.by_uid.pop(uid, None) is None:
+            return
+        self.scheduler.remove(uid)
         self.queues[job.queue].holding.pop(job.number, None)
+        self.queues[job.queue].pending.pop(job.number, None)
+        job.held = {}
 
-    # ---- a flavor for each resource -----------------------------------------------------------------------
-    def assign(self, job: Job) -> Verdict:
-        """The first flavor of each resource group in which everything of the group fits."""
-        verdict = Verdict()
-        covered: set[str] = set()
-        for group in self.queues[job.queue].spec.get("resourceGroups", ()):
-            wanted = [r for r in group["coveredResources"] if r in job.totals]
-            covered.update(wanted)
-            for flavor in group["flavors"] if wanted else ():
-                reasons = self._reasons(job, flavor["name"], wanted, group, verdict)
-                if not reasons:
-                    verdict.flavors.update(dict.fromkeys(wanted, flavor["name"]))
-                    break
-                verdict.reasons += reasons
-        missing = [r for r in job.totals if r not in covered]
-        if missing:
-            verdict.reasons = [f"resource {r} unavailable in ClusterQueue" for r in missing]
-            verdict.preempt = None
-        return verdict
+    def nodes_changed(self) -> None:
+        """Only where places count may this help anybody."""
+        topologies = self.topologies
+        placed = [
+            name
+            for name, queue in self.queues.items()
+            if queue.pending and any(topologies.get(flavor) for flavor in queue.flavors)
+        ]
+        self.scheduler.look_again(placed)
 
-    def _reasons(self, job: Job, flavor: str, wanted: list[str], group: Obj, verdict: Verdict) -> list[str]:
-        """Why a flavor does not do, [] when it does."""
-        spec = self.flavors[flavor]["spec"]
-        for taint in spec.get("nodeTaints", ()):
-            if taint["key"] not in job.stream.tolerated:
-                said = f"{taint['key']} {taint.get('value', '')} {taint['effect']} <nil>"
-                return [f"untolerated taint {{{said}}} in flavor {flavor}"]
-        labels = spec.get("nodeLabels", {})
-        known = {k for f in group["flavors"] for k in self.flavors[f["name"]]["spec"].get("nodeLabels", {})}
-        if any(k in known and labels.get(k) != v for k, v in job.stream.selector.items()):
-            return [f"flavor {flavor} doesn't match node affinity"]
-        reasons, never, short = [], False, None
-        for resource in wanted:
-            reason, too_big = self._shortage(job, flavor, resource)
-            if reason:
-                reasons.append(reason)
-                never = never or too_big
-                short = short or (flavor, resource)
-        if not reasons and spec.get("topologyName"):
-            return self._topology_reasons(job, flavor)
-        if reasons and not never and verdict.preempt is None:
-            verdict.preempt = short
-        return reasons
-
-    def _shortage(self, job: Job, flavor: str, resource: str) -> tuple[str, bool]:
-        """("", False) when the quota is there; else Kueue's words, and whether it can never be."""
-        fr, asked = (flavor, resource), Decimal(job.totals[resource])
-        most = self.tree.potential_available("ClusterQueue", job.queue, fr)
-        if asked > most:
-            words = (
-                f"insufficient quota for {resource} in flavor {flavor}, previously considered podsets requests "
-                f"(0) + current podset request ({amount_text(resource, job.totals[resource])}) > maximum "
-                f"capacity ({amount_text(resource, int(most))})"
-            )
-            return words, True
-        short = asked - self.tree.available("ClusterQueue", job.queue, fr)
-        if short <= 0:
-            return "", False
-        more = amount_text(resource, int(min(short, asked)))
-        return f"insufficient unused quota for {resource} in flavor {flavor}, {more} more needed", False
-
-    def _topology_reasons(self, job: Job, flavor: str) -> list[str]:
+    # ---- places ---------------------------------------------------------------------------------------------
+    def _place(self, work: Work, pod_set: PodSet, count: int, flavors: Collection[str]) -> Reason | None:
         """The pods have to fit into one domain of the level that is asked for."""
-        spec, level = self.flavors[flavor]["spec"], job.stream.topology
+        job = self.by_uid[work.uid]
+        for flavor in flavors:
+            spec = self.flavors[flavor]["spec"]
+            if spec.get("topologyName"):
+                most = self._most_together(job, spec.get("nodeLabels", {}))
+                if most < count:
+                    return Reason("NoPlacement", pod_set.name, flavor, most=Decimal(most))
+        return None
+
+    def _most_together(self, job: Job, labels: dict[str, str]) -> int:
+        level, resource = job.stream.topology, job.stream.resource
         domains: dict[str, int] = {}
-        for node in self.fleet.matching(spec["nodeLabels"], job.stream.resource):
+        for node in self.fleet.matching(labels, resource):
             if node.takes(job.stream):
                 domain = node.labels.get(level, "")
-                domains[domain] = domains.get(domain, 0) + len(node.free[job.stream.resource]) // job.gpus
-        most = max(domains.values(), default=0)
-        if most >= job.pods:
-            return []
-        topology = f'topology "{spec["topologyName"]}"'
-        if most == 0:
-            return [f"{topology} doesn't allow to fit any of {job.pods} pod(s)"]
-        return [f"{topology} allows to fit only {most} out of {job.pods} pod(s)"]
-
-    # ---- victims ------------------------------------------------------------------------------------------
-    def victims(self, job: Job, fr: FlavorResource, wanted: Held) -> list[tuple[Job, str]]:
-        """The least work that has to give way so that this can be admitted; [] when none helps."""
-        cell = self.tree.cell("ClusterQueue", job.queue, fr)
-        used = self.tree.usage("ClusterQueue", job.queue, fr)
-        within = cell is not None and used + wanted[fr] <= cell.nominal
-        chosen: list[tuple[Job, str]] = []
-        enough = False
-        for victim, why in self._candidates(job, fr, reclaim=within):
-            chosen.append((victim, why))
-            self.tree.add_usage(victim.queue, negated(victim.held))
-            enough = all(
-                n <= self.tree.available("ClusterQueue", job.queue, one) for one, n in wanted.items()
-            )
-            if enough:
-                break
-        for victim, _why in chosen:
-            self.tree.add_usage(victim.queue, victim.held)
-        return chosen if enough else []
-
-    def _candidates(self, job: Job, fr: FlavorResource, *, reclaim: bool) -> list[tuple[Job, str]]:
-        """Borrowers of the cohort (when reclaiming), then less urgent work of the own queue."""
-        mine = self.queues[job.queue]
-        policy = mine.spec.get("preemption") or {}
-        within, cohort = policy.get("withinClusterQueue", "Never"), policy.get("reclaimWithinCohort", "Never")
-        found: list[tuple[Job, str]] = []
-        if within != "Never":
-            found += [(victim, "InClusterQueue") for victim in self._lower(mine, job, fr)]
-        root = self.tree.root_of("ClusterQueue", job.queue)
-        for other in self.queues.values() if reclaim and cohort != "Never" else ():
-            same = other is not mine and self.tree.root_of("ClusterQueue", other.name) == root
-            if same and self.tree.borrowed("ClusterQueue", other.name, fr):
-                below = None if cohort == "Any" else job
-                found += [(victim, "InCohortReclamation") for victim in self._lower(other, below, fr)]
-        found.sort(key=lambda p: (p[1] == "InClusterQueue", p[0].priority, -p[0].started, -p[0].number))
-        return found
-
-    @staticmethod
-    def _lower(queue: Queue, than: Job | None, fr: FlavorResource) -> list[Job]:
-        return [
-            victim
-            for victim in queue.holding.values()
-            if fr in victim.held
-            and victim.phase not in (Phase.FINISHED, Phase.EVICTED)
-            and (than is None or victim.priority < than.priority)
-        ]
+                domains[domain] = domains.get(domain, 0) + len(node.free[resource]) // job.gpus
+        return max(domains.values(), default=0)

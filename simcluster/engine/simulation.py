@@ -316,10 +316,10 @@ class Simulation:
             if cordoned != node.cordoned:
                 self.fleet.cordon(node, cordoned)
             self._room()
-        elif kind.name == "Workload" and mine is not None and not mine["spec"].get("active", True):
+        elif kind.name == "Workload" and mine is not None:
             job = next((job for job in self.kueue.jobs.values() if job.obj is mine), None)
             if job is not None:
-                self.kueue.deactivate(job)
+                self.kueue.activity(job)
 
 
 def _active(status: str, reason: str, message: str, at: str) -> Obj:

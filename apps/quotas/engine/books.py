@@ -70,8 +70,13 @@ class Books:
     holders: dict[str, dict[str, Holder]] = field(default_factory=dict)
     by_uid: dict[str, Holder] = field(default_factory=dict)
     generation: dict[str, int] = field(default_factory=dict)
+    moves: dict[FlavorResource, int] = field(default_factory=dict)
+    """By cell, how often somebody took it, gave it back or was told to go."""
     _keys: dict[tuple[str, ...], frozenset[str]] = field(default_factory=dict)
     _why_not: dict[tuple[int, str, tuple[str, ...]], tuple[PodSet, Reason | None]] = field(
+        default_factory=dict
+    )
+    _looked_at: dict[tuple[object, ...], tuple[tuple[PodSet, ...], tuple[FlavorResource, ...]]] = field(
         default_factory=dict
     )
     _queues_below: dict[Key, tuple[str, ...]] = field(default_factory=dict)
@@ -110,12 +115,42 @@ class Books:
         holder = Holder(work, assigned, held_by(assigned), reserved_at)
         self.holders[work.queue][work.uid] = self.by_uid[work.uid] = holder
         self.tree.add_usage(work.queue, holder.held)
+        self._moved(holder)
         return holder
+
+    def send_away(self, holder: Holder) -> None:
+        """It is told to go, and keeps its quota until it is gone."""
+        holder.evicted = True
+        self._moved(holder)
+
+    def _moved(self, holder: Holder) -> None:
+        for fr in holder.held:
+            self.moves[fr] = self.moves.get(fr, 0) + 1
+
+    def moves_seen(self, work: Work) -> int:
+        """Grows whenever something changes that an attempt to admit the work looks at, as long as the specs stay."""
+        key = (work.queue, *(id(pod_set) for pod_set in work.pod_sets))
+        known = self._looked_at.get(key)
+        if known is None or any(a is not b for a, b in zip(known[0], work.pod_sets, strict=True)):
+            known = self._looked_at[key] = (work.pod_sets, self._cells_looked_at(work))
+        return sum(self.moves.get(fr, 0) for fr in known[1])
+
+    def _cells_looked_at(self, work: Work) -> tuple[FlavorResource, ...]:
+        """Of the flavors that suit any of its pods."""
+        cells: dict[FlavorResource, None] = {}
+        for pod_set in work.pod_sets:
+            for group in self.queues[work.queue].groups:
+                wanted = [resource for resource in group.covered if resource in (*pod_set.requests, "pods")]
+                for flavor in group.flavors if wanted else ():
+                    if self.why_not(flavor, pod_set, group) is None:
+                        cells |= dict.fromkeys((flavor, resource) for resource in wanted)
+        return tuple(cells)
 
     def give_back(self, uid: str) -> Holder:
         holder = self.by_uid.pop(uid)
         queue = holder.work.queue
         del self.holders[queue][uid]
+        self._moved(holder)
         self.lift(holder)
         self.generation[queue] += 1
         return holder

@@ -100,7 +100,7 @@ class Cycle:
             holder = victim.holder
             self._going[holder.work.uid] = holder
             if not holder.evicted:
-                holder.evicted = True
+                self.books.send_away(holder)
                 self.decisions.append(Preempted(holder.work.uid, head.work.uid, victim.why))
 
     def _admit(self, head: Head) -> None:

@@ -49,9 +49,25 @@ def nominate(books: Books, waiter: Waiter) -> Head:
         waiter.tried = None
     waiter.generation = generation
     resumed = pending_flavors(waiter.tried)
-    assignment, victims = _Search(books, waiter).run()
+    moves = books.moves_seen(waiter.work)
+    if waiter.remembered is not None and waiter.remembered[0] == moves and not resumed:
+        _moves, assignment, victims = waiter.remembered
+    else:
+        assignment, victims = _Search(books, waiter).run()
+        again = not resumed and _comes_to_the_same(books, waiter.work, assignment)
+        waiter.remembered = (moves, assignment, victims) if again else None
     waiter.tried = assignment.tried
     return Head(waiter, assignment, victims, resumed=resumed)
+
+
+def _comes_to_the_same(books: Books, work: Work, found: Assignment) -> bool:
+    """Whether another attempt need not be made while nothing moves in the cells that it looks at. Fair shares depend on
+    more than these, places on nodes, and a search that stopped half way goes on."""
+    if books.fair or found.mode is Mode.FIT or pending_flavors(found.tried):
+        return False
+    placed = any(reason.code == "NoPlacement" for reason in found.reasons)
+    partial = any(pod_set.min_count is not None for pod_set in work.pod_sets)
+    return books.placement is None or not (placed or partial)
 
 
 @dataclass(frozen=True, slots=True)

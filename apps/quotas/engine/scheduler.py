@@ -83,7 +83,7 @@ class Scheduler:
 
     def evict(self, uid: str) -> None:
         """A holder is told to go by somebody else than the scheduler: whoever needs its quota waits for it first."""
-        self.books.by_uid[uid].evicted = True
+        self.books.send_away(self.books.by_uid[uid])
 
     def release(self, uid: str) -> Work:
         """An evicted piece of work is gone from where it ran: its quota is free, and it waits again, in the place that its
@@ -105,6 +105,8 @@ class Scheduler:
         lines = {name: self.lines.get(name) or Line(strict[name]) for name in strict}
         for name, line in lines.items():
             line.strict = strict[name]
+            for waiter in line:
+                waiter.remembered = None
         self.lines = lines
         self._restless, self._due, self._seen = {}, {}, {}
         self.look_again()
