@@ -55,7 +55,18 @@
     }
     if (text) { text.remove(); }
     window.Plotly.react(element, themed(figure.data), layout(themed(figure.layout || {})), config(element));
+    open(element);
     element.dataset.drawn = String(Number(element.dataset.drawn || 0) + 1);
+  }
+
+  // A bar that names an address leads to the rows behind it.
+  function open(element) {
+    if (element.dataset.opens || !element.on) { return; }
+    element.dataset.opens = 'yes';
+    element.on('plotly_click', function (event) {
+      var url = event.points.length && event.points[0].customdata;
+      if (typeof url === 'string' && url.charAt(0) === '/') { window.location.assign(url); }
+    });
   }
 
   function fail(element) {

@@ -3,6 +3,7 @@
 from django.urls import path, re_path
 
 from apps.api.admission_failures import AdmissionFailuresView
+from apps.api.blocked import BlockedHoursView, BlockedWorkView, OutcomesView
 from apps.api.capacity import CapacityView
 from apps.api.charges import ChargesView
 from apps.api.clusters import ClustersView, ClusterView
@@ -61,6 +62,9 @@ urlpatterns = [
     re_path(rf"^v1/workloads/(?P<uid>{NAME})/$", WorkloadView.as_view(), name="workload"),
     re_path(rf"^v1/workloads/(?P<uid>{NAME})/explanation/$", ExplanationView.as_view(), name="explanation"),
     path("v1/admission-failures/", AdmissionFailuresView.as_view(), name="admission-failures"),
+    path("v1/admission-failures/hours/", BlockedHoursView.as_view(), name="admission-failures-hours"),
+    path("v1/admission-failures/work/", BlockedWorkView.as_view(), name="admission-failures-work"),
+    path("v1/admission-failures/outcomes/", OutcomesView.as_view(), name="admission-failures-outcomes"),
     path("v1/admission-failures/unknown/", UnknownTextsView.as_view(), name="admission-failures-unknown"),
     path("v1/wait-times/", WaitTimesView.as_view(), name="wait-times"),
     path("v1/usage/", UsageView.as_view(), name="usage"),

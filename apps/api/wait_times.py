@@ -9,12 +9,11 @@ from typing import Any
 from rest_framework import serializers
 
 from apps.api.base import ListView, Reading
-from apps.api.fields import Instant, Text
+from apps.api.blocked import WINDOW_FIELDS, rolled_fields
+from apps.api.fields import Text
 from apps.api.pagination import Key, Page, page_of_rows
 from apps.api.schema import documented
-from apps.api.usage import USAGE_SOURCES, WindowSerializer, window_of
-from apps.usage.admission_reading import reading as steps_of
-from apps.usage.admission_reading import rolled_up
+from apps.api.usage import USAGE_SOURCES
 from apps.usage.filters import WaitForm
 from apps.usage.models import WaitHour
 from apps.usage.waits import WaitRow, wait_table
@@ -49,12 +48,7 @@ class WaitTimesView(ListView):
     filter_class = WaitForm
     needs = USAGE_SOURCES
     key_shape = (str, str)
-    extra_fields: Mapping[str, Any] = {
-        "window": WindowSerializer(read_only=True),
-        "rolled_up_until": Instant(
-            allow_null=True, help_text="Waits that ended later are still counted as waiting or not at all."
-        ),
-    }
+    extra_fields = WINDOW_FIELDS
 
     def page(self, reading: Reading, *, after: Key | None, size: int) -> Page[WaitRow]:
         form = reading.form
@@ -68,11 +62,7 @@ class WaitTimesView(ListView):
         return page_of_rows(form.keep(rows), key=wait_key, after=after, size=size)
 
     def totals(self, reading: Reading) -> Mapping[str, Any]:
-        until = rolled_up(reading.form.criteria).until
-        return {
-            "window": window_of(steps_of(reading.form.time_window).covered),
-            "rolled_up_until": Instant().to_representation(until) if until else None,
-        }
+        return rolled_fields(reading)
 
 
 def wait_key(row: WaitRow) -> Key:

@@ -7,8 +7,9 @@ history does not delay the numbers of now.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponseBase, JsonResponse
@@ -19,15 +20,19 @@ from django.utils.translation import gettext_lazy as _
 from apps.admissions.filters import WaitingForm
 from apps.admissions.selectors import reason_series
 from apps.console import capacity_charts
+from apps.console.admission_tables import behind
 from apps.console.figures import PALETTE, Line, Series
 from apps.console.figures import figure as figure_of
-from apps.console.frame import FLEET, QUOTA, Page
+from apps.console.frame import FLEET, QUOTA, WORK, Page
 from apps.console.links import address, with_query
 from apps.console.queue_charts import queue_quota
 from apps.core.csv import csv_response
+from apps.core.formats import resource_text
 from apps.core.tables import wants_csv
 from apps.core.windows import Bucket, choose_bucket
 from apps.observations.models import Source
+from apps.usage.admission_filters import BlockedForm
+from apps.usage.blocked import blocked_series
 
 KEYS_SHOWN = 6
 STEPS = ("", "hour", "day", "month")
@@ -55,11 +60,7 @@ def _reasons(page: Page) -> Series:
         for i, key in enumerate(shown)
     ]
     if rest:
-        sums = [
-            None if all(v is None for v in column) else sum(v for v in column if v is not None)
-            for column in zip(*(found.values[key] for key in rest), strict=True)
-        ]
-        lines.append(Line(gettext("others"), PALETTE[-1], sums))
+        lines.append(Line(gettext("others"), PALETTE[-1], _sum_of([found.values[key] for key in rest])))
     times = [piece.start for piece in found.buckets]
     return Series(
         times=times, lines=lines, unit=gettext("workloads"), stacked=True, daily=bucket is Bucket.DAY
@@ -71,6 +72,44 @@ _CAUSE_COLOURS = {"scale_up": "--c-scale", "configuration": "--c-config", "start
 
 def _cause_colour(cause: str) -> str:
     return _CAUSE_COLOURS.get(cause, f"--c-{cause}")
+
+
+def _blocked(page: Page) -> Series:
+    """Hours blocked, stacked; each bar opens the work behind it."""
+    form = BlockedForm(page.request.GET, now=page.now, team_ids=page.team_ids)
+    if not form.is_valid():
+        raise Http404
+    criteria, by = form.criteria, form.grouping
+    found = blocked_series(window=form.time_window, by=by, team_ids=page.team_ids, criteria=criteria)
+    keys = list(found.hours)
+    shown, rest = (keys[: KEYS_SHOWN - 1], keys[KEYS_SHOWN - 1 :]) if len(keys) > KEYS_SHOWN else (keys, [])
+    lines = [
+        Line(
+            found.labels[key],
+            _cause_colour(key) if by == "cause" else PALETTE[i],
+            found.hours[key],
+            urls=[behind(found.query(key, piece)) for piece in found.buckets],
+        )
+        for i, key in enumerate(shown)
+    ]
+    if rest:
+        lines.append(Line(gettext("others"), PALETTE[-1], _sum_of([found.hours[key] for key in rest])))
+    unit = gettext("%(resource)s-hours") % {"resource": resource_text(criteria.resource)}
+    return Series(
+        times=[piece.start for piece in found.buckets],
+        lines=lines,
+        unit=unit if criteria.resource else gettext("workload-hours"),
+        stacked=True,
+        daily=found.reading.step != "hour",
+    )
+
+
+def _sum_of(columns: Sequence[Sequence[Decimal | None]]) -> list[Decimal | None]:
+    """Value by value; None where none of them is known."""
+    return [
+        None if all(v is None for v in values) else sum((v for v in values if v is not None), Decimal(0))
+        for values in zip(*columns, strict=True)
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +165,15 @@ KINDS: dict[str, _Kind] = {
         QUOTA,
         queue_quota,
         "queues",
+    ),
+    "blocked": _Kind(
+        _("Kept from running over time"),
+        _(
+            "Hours blocked per step, by cause or layer, from the rollups. A gap is time that is not rolled up."
+        ),
+        WORK,
+        _blocked,
+        "admissions",
     ),
     "reasons": _Kind(
         _("Waiting work over time"),

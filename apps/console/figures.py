@@ -18,13 +18,14 @@ PALETTE = ("--c-quota", "--c-capacity", "--c-topology", "--c-model", "--c-scale"
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line (or layer of a stack): its label, its colour, one value per time."""
+    """One line (or layer of a stack): its label, its colour, one value per time. `urls`: where each value leads."""
 
     label: str
     colour: str
     values: Sequence[Decimal | None]
     dash: str = "solid"
     filled: bool = False
+    urls: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +45,17 @@ class Series:
         return all(value is None for line in self.lines for value in line.values)
 
     def rows(self) -> list[tuple[datetime, list[Decimal | None]]]:
-        """Newest first, for the table twin."""
+        """Newest first, for the CSV."""
         columns = [line.values for line in self.lines]
         rows = [(at, [column[i] for column in columns]) for i, at in enumerate(self.times)]
+        return rows[::-1]
+
+    def linked_rows(self) -> list[tuple[datetime, list[tuple[Decimal | None, str]]]]:
+        """Newest first, each value with where it leads ("" nowhere), for the table twin."""
+        rows = [
+            (at, [(line.values[i], line.urls[i] if line.urls else "") for line in self.lines])
+            for i, at in enumerate(self.times)
+        ]
         return rows[::-1]
 
 
@@ -60,6 +69,8 @@ def _trace(line: Line, series: Series) -> dict[str, Any]:
         "x": [at.isoformat() for at in series.times],
         "y": [_number(value) for value in line.values],
     }
+    if line.urls:
+        trace["customdata"] = list(line.urls)
     if series.stacked:
         return {**trace, "type": "bar", "marker": {"color": line.colour}}
     trace |= {

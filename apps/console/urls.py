@@ -4,6 +4,7 @@ from django.urls import path
 
 from apps.console import (
     account,
+    admission_trends,
     admissions,
     capacity,
     charts,
@@ -38,6 +39,9 @@ urlpatterns = [
     path("queues/<slug:cluster>/<str:kind>/<str:name>/", queue_page.queue, name="queue"),
     path("findings/", findings.findings, name="findings"),
     path("admissions/", admissions.admissions, name="admissions"),
+    path("admissions/over-time/", admission_trends.over_time, name="admissions_over_time"),
+    path("admissions/wait-times/", admission_trends.wait_times, name="wait_times"),
+    path("admissions/work/", admission_trends.work, name="blocked_work"),
     path("admissions/unknown/", unknown_texts.unknown, name="unknown_texts"),
     path("workloads/<str:uid>/", workloads.workload, name="workload"),
     path("sources/", sources.sources, name="sources"),

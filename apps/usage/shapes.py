@@ -23,8 +23,6 @@ from apps.quotas.lacking import Lack
 from apps.quotas.team_quota import Offers, offers_in
 from apps.usage.admission_reading import AdmissionCriteria
 
-TOP = 20
-
 
 @dataclass(frozen=True, slots=True)
 class Shape:
@@ -50,38 +48,22 @@ def blocked_shapes(
     now: datetime,
     team_ids: Collection[int] | None,
     criteria: AdmissionCriteria | None = None,
-    limit: int | None = TOP,
 ) -> list[Shape]:
     """What waits now, the shape with the longest waits in all first."""
-    found = _shapes(now=now, team_ids=team_ids, criteria=criteria or AdmissionCriteria())
-    return found if limit is None else found[:limit]
-
-
-def never_fitting(
-    *, now: datetime, team_ids: Collection[int] | None, criteria: AdmissionCriteria | None = None
-) -> list[Shape]:
-    """What waits and asks for more than any quota of its queue could ever give, all of it."""
-    return [
-        shape
-        for shape in blocked_shapes(now=now, team_ids=team_ids, criteria=criteria, limit=None)
-        if shape.beyond
-    ]
-
-
-def _shapes(*, now: datetime, team_ids: Collection[int] | None, criteria: AdmissionCriteria) -> list[Shape]:
+    wanted = criteria or AdmissionCriteria()
     narrowed = Criteria(
-        cluster=criteria.cluster,
-        team=criteria.team,
-        queue=criteria.queue,
-        cause=criteria.cause,
-        reason=criteria.reason,
+        cluster=wanted.cluster,
+        team=wanted.team,
+        queue=wanted.queue,
+        cause=wanted.cause,
+        reason=wanted.reason,
     )
-    team = Team.objects.filter(slug=criteria.team).values_list("pk", flat=True).first()
+    team = Team.objects.filter(slug=wanted.team).values_list("pk", flat=True).first()
     waiting = pending_work(now=now, team_ids=team_ids, criteria=narrowed, team_id=team)
     groups: dict[tuple[int, str, str, tuple[tuple[str, Decimal], ...]], list[Pending]] = {}
     for item in waiting:
         asked = sorted((name, parse_quantity(amount)) for name, amount in item.asked.items())
-        if criteria.layer in ("", item.verdict.layer):
+        if wanted.layer in ("", item.verdict.layer):
             groups.setdefault((item.cluster_id, item.kind, item.queue, tuple(asked)), []).append(item)
     clusters = {cluster.pk: cluster for cluster in Cluster.objects.filter(enabled=True)}
     offers = offers_in(
@@ -95,6 +77,11 @@ def _shapes(*, now: datetime, team_ids: Collection[int] | None, criteria: Admiss
         shapes,
         key=lambda shape: (-shape.waited_seconds, shape.cluster, shape.queue, sorted(shape.devices.items())),
     )
+
+
+def never_fitting(shapes: Sequence[Shape]) -> list[Shape]:
+    """Those that ask for more than any quota of their queue could ever give."""
+    return [shape for shape in shapes if shape.beyond]
 
 
 def _of_groups(items: Sequence[Pending]) -> dict[int, Workload]:

@@ -120,6 +120,22 @@ FOREIGN: dict[str, list[Case]] = {
         (NOTHING, "/admissions/?format=csv&queue={team}-cq"),
         (NOTHING, "/admissions/?format=csv&q={team}-waits"),
     ],
+    "console:admissions_over_time": [
+        (GONE, "/admissions/over-time/?team={team}"),
+        (NOTHING, "/admissions/over-time/?queue={team}-cq"),
+        (GONE, "/admissions/over-time/?format=csv&table=shapes&team={team}"),
+        (NOTHING, "/admissions/over-time/?format=csv&table=shapes&queue={team}-cq"),
+    ],
+    "console:wait_times": [
+        (GONE, "/admissions/wait-times/?team={team}"),
+        (NOTHING, "/admissions/wait-times/?queue={team}-cq"),
+        (NOTHING, "/admissions/wait-times/?format=csv&queue={team}-cq"),
+    ],
+    "console:blocked_work": [
+        (GONE, "/admissions/work/?team={team}"),
+        (NOTHING, "/admissions/work/?queue={team}-cq"),
+        (NOTHING, "/admissions/work/?format=csv&queue={team}-cq"),
+    ],
     "console:workload": [
         (GONE, "/workloads/uid-{team}-waits/"),
         (GONE, "/workloads/uid-{team}-runs/"),
@@ -130,6 +146,7 @@ FOREIGN: dict[str, list[Case]] = {
     "console:sources": [(NOTHING, "/sources/?q={team}"), *csv("/sources/", "sources", q="{team}")],
     "console:chart_json": [
         (GONE, "/charts/reasons.json?team={team}"),
+        (GONE, "/charts/blocked.json?team={team}"),
         (NOTHING, "/charts/reasons.json?queue={team}-cq"),
         (NOTHING, "/charts/capacity.json?team={team}"),
     ],
@@ -182,7 +199,7 @@ OF_THE_FLEET = frozenset(
         "cluster", "system", "state", "flavor", "resource", "everything", "bucket", "model", "sharing_mode", "node",
         "idle", "component", "version", "outliers", "capacity_type", "kind", "level", "pod", "cause", "reason",
         "deactivated", "by", "window", "severity", "code", "basis", "since", "until", "from", "to", "step",
-        "after_seq", "area", "direction", "origin", "size", "which",
+        "after_seq", "area", "direction", "origin", "size", "which", "layer",
     }
 )  # fmt: skip
 

@@ -36,6 +36,9 @@ PAGES = {
     '{{"kind":"ClusterQueue","name":"foundation-cq","set":{{"quotas":'
     '[{{"flavor":"h100","resource":"nvidia.com/gpu","nominal":"56"}}]}}}}]',
     "admissions": "/admissions/?by=cause&window=24h",
+    "over-time": "/admissions/over-time/?window=14d",
+    "wait-times": "/admissions/wait-times/",
+    "blocked-work": "/admissions/work/?window=24h",
     "unknown-texts": "/admissions/unknown/",
     "workload": "/workloads/{workload}/",
     "sources": "/sources/",
