@@ -36,7 +36,7 @@ FINE_FOR = timedelta(days=31)
 Key = tuple[str, str, str, str]
 QueueKey = tuple[int, str, str, str, str]
 Since = tuple[datetime | None, datetime | None]
-_SOURCES = {"ClusterQueue": Source.KUEUE, "Cohort": Source.KUEUE, "VolcanoQueue": Source.VOLCANO}
+SOURCE_OF_KIND = {"ClusterQueue": Source.KUEUE, "Cohort": Source.KUEUE, "VolcanoQueue": Source.VOLCANO}
 
 # The newest point of each key, by skipping from key to key along the unique index: all others are never read.
 _NEWEST = """
@@ -91,17 +91,16 @@ DELETE FROM quotas_quotapoint p WHERE p.at < %(horizon)s AND (p.ended OR EXISTS 
 # ------------------------------------------------------------------ writing
 def note_quotas(*, cluster: Cluster, now: datetime) -> int:
     """Write the points that changed since the last noting; returns how many. Late or repeated runs do no harm."""
-    with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(hashtext('quota points'), %s)", [cluster.pk])
-        newest = _newest(cluster)
+    with transaction.atomic():
+        newest = newest_points(cluster)
         sources = _due(newest, _observed_sources(cluster, now), now)
         if not sources:
             return 0
-        rows = _present(cluster, now)
-        made = list(_changes(cluster, newest, rows, sources, now))
+        rows = row_numbers(queue_forest(now=now, clusters=[cluster]))
+        made = list(changed_points(cluster, newest, rows, sources, now))
         QuotaPoint.objects.bulk_create(made, batch_size=2000)
         for source in sources:
-            _prolong(cluster, source, newest.get((SOURCE_KIND, source, "", "")), now)
+            prolong(cluster, source, newest.get(mark_of(source)), now, now)
     return len(made)
 
 
@@ -110,7 +109,7 @@ def _observed_sources(cluster: Cluster, now: datetime) -> set[str]:
     fresh = now - max(GAP, timedelta(seconds=3 * settings.COLLECT_INTERVAL_SECONDS))
     rows = SourceState.objects.filter(
         cluster=cluster,
-        source__in=set(_SOURCES.values()),
+        source__in=set(SOURCE_OF_KIND.values()),
         last_outcome__in=(Outcome.OK, Outcome.PARTIAL),
         last_ok_at__gte=fresh,
     )
@@ -119,12 +118,19 @@ def _observed_sources(cluster: Cluster, now: datetime) -> set[str]:
 
 def _due(newest: Mapping[Key, Mapping[str, Any]], sources: Iterable[str], now: datetime) -> set[str]:
     """Those of the sources that were not noted within the last minute, nor (the clock was set back) later than now."""
-    found = {source: newest.get((SOURCE_KIND, source, "", "")) for source in sources}
+    found = {source: newest.get(mark_of(source)) for source in sources}
     return {source for source, last in found.items() if last is None or last["at"] + NOTE_EVERY <= now}
 
 
-def _newest(cluster: Cluster) -> dict[Key, dict[str, Any]]:
+def mark_of(source: str) -> Key:
+    """The key of the points that say when a source was observed."""
+    return SOURCE_KIND, source, "", ""
+
+
+def newest_points(cluster: Cluster) -> dict[Key, dict[str, Any]]:
+    """The newest point of each key. Nobody else writes points of the cluster until the open transaction ends."""
     with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(hashtext('quota points'), %s)", [cluster.pk])
         columns = ", ".join(f"p.{name}" for name in _COLUMNS)
         cursor.execute(_NEWEST.format(columns=columns), {"cluster": cluster.pk})
         rows = [dict(zip(_COLUMNS, row, strict=True)) for row in cursor.fetchall()]
@@ -137,11 +143,11 @@ def _walk(nodes: Iterable[QueueNode]) -> Iterator[QueueNode]:
         yield from _walk(node.children)
 
 
-def _present(cluster: Cluster, now: datetime) -> dict[Key, dict[str, Any]]:
-    """The numbers of every accelerator row, by key."""
+def row_numbers(nodes: Iterable[QueueNode]) -> dict[Key, dict[str, Any]]:
+    """The numbers of every accelerator row of a forest, by key."""
     return {
         (node.kind, node.name, row.flavor, row.resource): _numbers(row)
-        for node in _walk(queue_forest(now=now, clusters=[cluster]))
+        for node in _walk(nodes)
         for row in node.rows
         if row.accelerator
     }
@@ -151,21 +157,27 @@ def _numbers(row: QuotaRow) -> dict[str, Any]:
     return {name: getattr(row, name) for name in NUMBERS}
 
 
-def _changes(
+def changed_points(
     cluster: Cluster,
     newest: Mapping[Key, Mapping[str, Any]],
     rows: Mapping[Key, Mapping[str, Any]],
     sources: Collection[str],
     now: datetime,
 ) -> Iterator[QuotaPoint]:
+    """The points that say what differs from the newest ones: of rows of these sources alone."""
     for key, numbers in rows.items():
         last = newest.get(key)
-        if _SOURCES[key[0]] in sources and (
+        if SOURCE_OF_KIND[key[0]] in sources and (
             last is None or last["ended"] or any(last[n] != numbers[n] for n in NUMBERS)
         ):
             yield _point(cluster, key, now, **numbers)
     for key, last in newest.items():
-        if key[0] != SOURCE_KIND and _SOURCES[key[0]] in sources and key not in rows and not last["ended"]:
+        if (
+            key[0] != SOURCE_KIND
+            and SOURCE_OF_KIND[key[0]] in sources
+            and key not in rows
+            and not last["ended"]
+        ):
             yield _point(cluster, key, now, ended=True)
 
 
@@ -176,16 +188,17 @@ def _point(cluster: Cluster, key: Key, at: datetime, **values: Any) -> QuotaPoin
     )
 
 
-def _prolong(cluster: Cluster, source: str, last: Mapping[str, Any] | None, now: datetime) -> None:
-    """The observed stretch reaches until now; after a gap a new one begins."""
-    key: Key = (SOURCE_KIND, source, "", "")
-    if last is not None and now - last["at"] <= GAP:
+def prolong(
+    cluster: Cluster, source: str, last: Mapping[str, Any] | None, begins: datetime, until: datetime
+) -> None:
+    """It was observed from `begins` until `until`; after a gap a new stretch begins. `last`: the newest mark."""
+    if last is not None and begins - last["at"] <= GAP:
         QuotaPoint.objects.filter(cluster=cluster, kind=SOURCE_KIND, queue=source, at=last["at"]).update(
-            at=now
+            at=until
         )
         return
-    end = now + timedelta(microseconds=1)
-    QuotaPoint.objects.bulk_create([_point(cluster, key, now), _point(cluster, key, end, ended=True)])
+    key, end = mark_of(source), max(until, begins + timedelta(microseconds=1))
+    QuotaPoint.objects.bulk_create([_point(cluster, key, begins), _point(cluster, key, end, ended=True)])
 
 
 def thin_quota_points(*, now: datetime) -> int:
@@ -204,7 +217,7 @@ def has_history(
 ) -> bool:
     """Whether this reader may see this queue's history: whoever sees all teams that of deleted queues, too; others
     that of the queues and cohorts that they see now."""
-    if kind not in _SOURCES:
+    if kind not in SOURCE_OF_KIND:
         return False
     if team_ids is None and QuotaPoint.objects.filter(cluster=cluster, kind=kind, queue=queue).exists():
         return True
@@ -229,7 +242,7 @@ def quota_series(
     key = {"kind": kind, "queue": queue, "flavor": flavor, "resource": resource}
     rows = _points_since(cluster, key, starts[0], at)
     held = [Held(row["at"], {} if row["ended"] else {n: _decimal(row[n]) for n in NUMBERS}) for row in rows]
-    source = _SOURCES.get(kind)
+    source = SOURCE_OF_KIND.get(kind)
     seen = _stretches(cluster, source, starts[0], at) if source else []
     return averaged(points=held, observed=seen, starts=starts, step=WINDOWS[window].step)
 

@@ -75,7 +75,11 @@ def queue_forest(
     team_ids: Collection[int] | None = None,
 ) -> list[QueueNode]:
     """The roots of every cluster's cohort trees and Volcano hierarchy, with children nested."""
-    snapshot = load_snapshot(now=now, clusters=clusters)
+    return forest_of(load_snapshot(now=now, clusters=clusters), team_ids)
+
+
+def forest_of(snapshot: Snapshot, team_ids: Collection[int] | None = None) -> list[QueueNode]:
+    """The same of what was read already."""
     return [node for system in systems(snapshot) for node in _forest(system, team_ids)]
 
 

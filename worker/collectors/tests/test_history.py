@@ -24,6 +24,8 @@ from apps.observations.models import (
     Transition,
     Workload,
 )
+from apps.quotas.history import SOURCE_KIND, quota_series
+from apps.quotas.models import QuotaPoint
 from apps.usage.fleet import fleet_capacity_series
 from apps.usage.selectors import usage_rows
 from simcluster.testing import Running, running
@@ -117,6 +119,7 @@ def content() -> dict[str, Any]:
         "spans": set(StateSpan.objects.values_list("uid", "state", "started_at", "ended_at")),
         "events": Event.objects.count(),
         "transitions": Transition.objects.count(),
+        "quota": QuotaPoint.objects.exclude(kind=SOURCE_KIND).count(),
         # Time goes on between two imports, and with it the last minutes' samples.
         "samples": DeviceSample.objects.filter(sampled_at__minute=0).count(),
     }
@@ -132,6 +135,17 @@ def test_import_ends_where_a_live_pull_goes_on(demo: Cluster, sim: Running) -> N
     assert StateSpan.objects.filter(ended_at=None).count() == Workload.objects.filter(**LIVE).count()
     days = Window(timezone.now() - timedelta(days=2), timezone.now())
     assert usage_rows(window=days, team_ids=None)
+    kinds = set(QuotaPoint.objects.values_list("kind", flat=True))
+    assert kinds == {"ClusterQueue", "Cohort", "VolcanoQueue", SOURCE_KIND}
+    week = quota_series(
+        cluster=demo,
+        kind="ClusterQueue",
+        queue="vision-cq",
+        flavor="h100",
+        resource="nvidia.com/gpu",
+        window="week",
+    )
+    assert sum(point.mean["reserved"] is not None for point in week) >= 2 * 34
     assert any(fleet_capacity_series(window=days, cluster_ids=[demo.pk]).held)
     assert DeviceSample.objects.values("sampled_at").distinct().count() >= 36 + 35
     lately = DeviceSample.objects.filter(sampled_at__gt=timezone.now() - timedelta(minutes=30))

@@ -19,6 +19,7 @@ from django.db import connection
 from django.utils import timezone
 
 from apps.fleet.models import Cluster
+from apps.quotas.history_import import note_past
 from apps.usage.admission_rollup import rollup_admissions
 from apps.usage.services import capacity_snapshot, rollup_hours
 from worker.clients.prom import PromClient
@@ -98,9 +99,10 @@ class Command(BaseCommand):
         samples = _SampleImport(cluster, now, done)
         try:
             self._changes(cluster, options["api"], now, done, samples)
-            # While samples still come in: neither needs them.
+            # While samples still come in: none of these needs them.
             rolled = rollup_hours(cluster=cluster, now=now)
             rollup_admissions(cluster=cluster, now=now)
+            note_past(cluster=cluster, now=now)
         except urllib3.exceptions.HTTPError as error:
             raise CommandError(f"{options['api']}: {error}") from error
         finally:
