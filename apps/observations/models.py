@@ -175,7 +175,8 @@ class Workload(ObservedObject):
     queue_name     LocalQueue (Workload, with `namespace`) or Volcano queue (PodGroup)
     cluster_queue  only when quota is reserved (status.admission); waiting work finds it through its LocalQueue
     pod_sets       [{name, count, min_count, requests: {resource: quantity per pod}}], and where it is not empty
-                   node_selector, affinity (required nodeSelectorTerms as served), tolerations, topology (true)
+                   node_selector, affinity (required nodeSelectorTerms as served), tolerations, topology (true),
+                   claims (true), elastic (true)
     requests       {resource: quantity} over all pods: what is asked for
     usage          [{flavor, resource, quantity}] of the reservation, reclaimed pods already taken off; [] when none
     conditions     {type: {status, reason, message, since}}
@@ -244,7 +245,8 @@ RAW_KINDS = ("ClusterQueue", "Cohort", "LocalQueue", "ResourceFlavor", "Admissio
 class ClusterObject(ObservedObject):
     """Every other kind, generic: ClusterQueue, Cohort, LocalQueue, ResourceFlavor, AdmissionCheck, Topology,
     WorkloadPriorityClass (Kueue), Queue (Volcano, kind "VolcanoQueue"), Job (Volcano, kind "VolcanoJob"), HyperNode
-    (Volcano), Namespace (only name and labels count), DeviceClass, ResourceSlice, ResourceClaim, DeviceTaintRule (DRA), ClusterPolicy (GPU operator).
+    (Volcano), the ConfigMap that Volcano's scheduler is configured with (kind "VolcanoScheduler"), Namespace (only name
+    and labels count), DeviceClass, ResourceSlice, ResourceClaim, DeviceTaintRule (DRA), ClusterPolicy (GPU operator).
 
     `spec` and `status` hold the parser's normalised shape, the same for every served API version
     (worker/parsers/kueue.py, volcano.py and devices.py document it per kind). `raw` is the object as served, without
