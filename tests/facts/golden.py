@@ -334,7 +334,7 @@ AT = datetime(2026, 12, 2, 3, 5, tzinfo=UTC)
 EARLIER = AT - timedelta(minutes=3)
 
 
-def _written(cluster: Cluster, kind_name: str, items: list[dict[str, Any]], at: datetime) -> None:
+def written(cluster: Cluster, kind_name: str, items: list[dict[str, Any]], at: datetime) -> None:
     """A list as the API server answers it, through the parsers into the tables."""
     kind = KINDS[kind_name]
     page = decode_list(kind, kind.versions[0], json.dumps({"metadata": {}, "items": items}).encode())
@@ -349,12 +349,12 @@ def collected_fleet() -> Cluster:
     """The golden fleet as a cluster that was read at AT; what a node offered `before` was read three minutes earlier."""
     cluster = Cluster.objects.create(slug="golden", name="Golden", kubeconfig_path="/nowhere")
     found = nodes(*BOTH).values()
-    _written(cluster, "Node", [node_object(node, before="before" in node) for node in found], EARLIER)
-    _written(cluster, "Node", [node_object(node) for node in found], AT)
-    _written(cluster, "Pod", [pod for node in found for pod in pod_objects(node)], AT)
-    _written(cluster, "DeviceClass", class_objects(), AT)
-    _written(cluster, "ResourceSlice", [item for node in found for item in slice_objects(node)], AT)
-    _written(cluster, "ResourceClaim", [item for node in found for item in claim_objects(node)], AT)
+    written(cluster, "Node", [node_object(node, before="before" in node) for node in found], EARLIER)
+    written(cluster, "Node", [node_object(node) for node in found], AT)
+    written(cluster, "Pod", [pod for node in found for pod in pod_objects(node)], AT)
+    written(cluster, "DeviceClass", class_objects(), AT)
+    written(cluster, "ResourceSlice", [item for node in found for item in slice_objects(node)], AT)
+    written(cluster, "ResourceClaim", [item for node in found for item in claim_objects(node)], AT)
     for source in models.Source:
         there = source not in (models.Source.KUEUE, models.Source.VOLCANO)
         models.SourceState.objects.create(
