@@ -9,6 +9,7 @@ import csv
 import io
 import json
 from datetime import timedelta
+from html import unescape
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from apps.api.tests.world import GPU, World, cluster_object, queue, workload
+from apps.fleet.models import Cluster, TeamBinding
 from apps.observations.models import ClusterObject, QueuePosition, Workload
 from apps.quotas.models import QuotaPoint
 
@@ -437,6 +439,54 @@ def test_work_with_its_quota_or_in_no_queue_is_not_blocked(world: World) -> None
     change("ClusterQueue", "red-cq", stop_policy="Hold")
     found = {row["name"]: row["blocked_by"] for row in results(world, "admin", "/api/v1/workloads/")}
     assert (found["red-runs"], found["nowhere"]) == (None, None)
+
+
+# ---- Volcano's plugin -------------------------------------------------------------------------------------------
+
+READ = (
+    "The capacity plugin is in force: what the queue deserves is as configured. Read from the scheduler's ConfigMap "
+    "volcano-system/volcano-scheduler-configmap, volcano-scheduler.conf."
+)
+SET = (
+    "The proportion plugin is in force: what the queue deserves follows weights and moves with demand. It is no "
+    "entitlement. This is set for the cluster in the admin site."
+)
+UNKNOWN = (
+    "Which plugin decides what queues deserve is not known for this cluster. The scheduler's configuration has not been "
+    "read; the page of sources says why."
+)
+
+
+@pytest.mark.parametrize(
+    ("read", "admin", "words", "plugin", "where"),
+    [
+        (True, "", READ, "capacity", "volcano-system/volcano-scheduler-configmap, volcano-scheduler.conf"),
+        (True, "proportion", SET, "proportion", "admin"),
+        (False, "", UNKNOWN, "", ""),
+    ],
+)
+def test_the_page_says_which_plugin_of_volcano_decides_and_where_that_was_read(
+    world: World, read: bool, admin: str, words: str, plugin: str, where: str
+) -> None:
+    spec = {"weight": 1, "capability": {}, "deserved": {GPU: "4"}, "guarantee": {}, "parent": ""}
+    cluster_object(world, "VolcanoQueue", "vq", spec=spec, status={"state": "Open", "allocated": {}})
+    start = world.now - timedelta(days=1)
+    TeamBinding.objects.create(
+        team=world.red, cluster=world.east, kind="volcano_queue", name="vq", valid_from=start
+    )
+    if read:
+        conf = {"key": "volcano-scheduler.conf", "plugin": "capacity", "plugins": ["capacity"]}
+        name = "volcano-scheduler-configmap"
+        cluster_object(world, "VolcanoScheduler", name, namespace="volcano-system", spec=conf, status={})
+    Cluster.objects.filter(pk=world.east.pk).update(volcano_plugin=admin)
+    line = f'<p class="soft mb-0">{world.east.name}: {words}</p>'
+    assert unescape(page(world, "red_lead")).count(line) == 1
+    alone = unescape(page(world, "red_lead", "/teams/red/?cluster=east"))
+    assert alone.count(f'<p class="soft mb-0">{words}</p>') == 1
+    (row,) = results(world, "red_lead", "/api/v1/quotas/?system=volcano")
+    assert (row["plugin"], row["plugin_from"]) == (plugin, where)
+    # Blue has no queue of Volcano, so that nothing decides there.
+    assert "plugin" not in page(world, "blue_lead", "/teams/blue/")
 
 
 # ---- cost -------------------------------------------------------------------------------------------------------
