@@ -6,7 +6,7 @@ wide rows of a page are read afterwards, for the shown slice only (apps.admissio
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -15,10 +15,12 @@ from django.db import connection
 
 from apps.admissions.classifier import Verdict
 from apps.admissions.labels import NO_REASON
+from apps.admissions.reach import PLACE, Reach
 from apps.admissions.surroundings import Surroundings, decoded
 from apps.fleet.models import Cluster
 from apps.fleet.registry import registry
 from apps.fleet.selectors import BindingIndex
+from apps.observations.models import Workload
 
 # `Criteria.team` of work that no team owns.
 WAITING_STATES = ("pending", "reserved")
@@ -81,10 +83,11 @@ class Pending:
         )
 
 
+# `{here}` narrows them.
 _LOCAL_QUEUES = """
 SELECT DISTINCT ON (cluster_id, namespace, name) cluster_id, namespace, name, spec->>'cluster_queue' AS queue
 FROM observations_clusterobject
-WHERE cluster_id = ANY(%(clusters)s) AND kind = 'LocalQueue' AND gone_at IS NULL
+WHERE cluster_id = ANY(%(clusters)s) AND kind = 'LocalQueue' AND gone_at IS NULL {here}
 ORDER BY cluster_id, namespace, name, id DESC
 """
 
@@ -166,8 +169,9 @@ WHERE p.cluster_id = ANY(%(clusters)s) AND p.gone_at IS NULL AND p.phase = 'Pend
 """  # noqa: S608 - constants
 
 # Ownership has one implementation, in Python: it is asked once per distinct place, not once per workload.
+_POD_PLACES = f"SELECT DISTINCT cluster_id, kind, namespace, queue_name, queue FROM ({_PODS}) pods"  # noqa: S608 - constants
 _PLACES = f"""
-WITH local_queues AS MATERIALIZED ({_LOCAL_QUEUES}),
+WITH local_queues AS MATERIALIZED ({_LOCAL_QUEUES.format(here="")}),
 found AS (
   SELECT DISTINCT w.cluster_id, w.kind, w.namespace, w.queue_name, w.cluster_queue FROM observations_workload w
   WHERE w.cluster_id = ANY(%(clusters)s) AND w.gone_at IS NULL AND w.state = ANY(%(states)s)
@@ -177,15 +181,15 @@ SELECT w.cluster_id, w.kind, w.namespace, w.queue_name, CASE WHEN w.kind = 'PodG
 FROM found w
 LEFT JOIN local_queues q ON q.cluster_id = w.cluster_id AND q.namespace = w.namespace AND q.name = w.queue_name
 UNION
-SELECT cluster_id, kind, namespace, queue_name, queue FROM ({_PODS}) pods
+{_POD_PLACES}
 """  # noqa: S608 - constants
 
-_HERE = """
-  AND (w.cluster_id, w.namespace, w.queue_name) IN (
+_IN_PLACES = """IN (
     SELECT * FROM unnest(%(place_cluster)s::bigint[], %(place_namespace)s::text[], %(place_queue_name)s::text[]))
 """
+_HERE = f"AND (w.cluster_id, w.namespace, w.queue_name) {_IN_PLACES}"
 _WORK = f"""
-WITH local_queues AS MATERIALIZED ({_LOCAL_QUEUES}),
+WITH local_queues AS MATERIALIZED ({_LOCAL_QUEUES.format(here=f"AND (cluster_id, namespace, name) {_IN_PLACES}")}),
 work AS MATERIALIZED ({_WORKLOADS} {_HERE} UNION ALL {_GROUPS} {_HERE} UNION ALL {_PODS})
 """
 
@@ -221,9 +225,15 @@ def escape_like(text: str) -> str:
 
 
 def pending_work(
-    *, now: datetime, team_ids: Collection[int] | None, criteria: Criteria, team_id: int | None
+    *,
+    now: datetime,
+    team_ids: Collection[int] | None,
+    criteria: Criteria,
+    team_id: int | None,
+    bindings: BindingIndex | None = None,
 ) -> list[Pending]:
-    """Waiting work in the order of its wait, longest first. `team_id`: the team that `criteria.team` names."""
+    """Waiting work in the order of its wait, longest first. `team_id`: the team that `criteria.team` names, None for work
+    that no team owns; `bindings`: who owns what now, where the caller knows it already."""
     clusters = chosen_clusters(criteria)
     states = [*WAITING_STATES, "deactivated"] if criteria.deactivated else list(WAITING_STATES)
     params: dict[str, Any] = {
@@ -236,28 +246,48 @@ def pending_work(
         "q": escape_like(criteria.q.strip()),
         "drivers": [name for name, (_, driver) in registry().drivers.items() if driver.counts],
     }
-    surroundings = Surroundings(clusters)
+    owners = bindings or BindingIndex.load(now, clusters=clusters)
+    wanted: set[int | None] | None = None if team_ids is None else set(team_ids)
+    if criteria.team:
+        wanted = {team_id} if wanted is None else wanted & {team_id}
     with connection.cursor() as cursor:
-        cursor.execute(_PLACES, params)
-        owners = BindingIndex.load(now, clusters=clusters)
-        owned = [(place, _owner(owners, place)) for place in cursor.fetchall()]
-        if team_ids is not None:
-            visible = set(team_ids)
-            owned = [item for item in owned if item[1] in visible]
-        if criteria.team:
-            owned = [item for item in owned if item[1] == team_id]
+        found_places = _places_of(cursor, params, owners, wanted)
+        owned = [(place, _owner(owners, place)) for place in found_places]
+        if wanted is not None:
+            owned = [item for item in owned if item[1] in wanted]
         if not owned:
             return []
         cursor.execute(_ALL, {**params, **_places(owned)})
         names = ["key", *(column.name for column in cursor.description[1:])]
         rows = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+    queues = None if wanted is None else {row["queue"] for row in rows}
+    surroundings = Surroundings(clusters, queues=queues)
     found = [Pending(**row, surroundings=surroundings) for row in rows]
     if criteria.cause:
         found = [row for row in found if row.verdict.cause == criteria.cause]
     return found
 
 
+# (cluster, kind, namespace, queue name, the queue that it leads to): kind "Pod" too.
 Place = tuple[int, str, str, str, str]
+
+
+def _places_of(
+    cursor: Any, params: Mapping[str, Any], owners: BindingIndex, wanted: set[int | None] | None
+) -> Collection[Place]:
+    """Where something waits: everywhere, or as far as the bindings of the wanted teams reach."""
+    if wanted is None or None in wanted:
+        cursor.execute(_PLACES, params)
+        return list(cursor.fetchall())
+    reach = Reach(owners, [team for team in wanted if team is not None])
+    if not reach.things:
+        return []
+    work = Workload.objects.filter(
+        reach.work, cluster_id__in=params["clusters"], state__in=params["states"], gone_at=None
+    )
+    found = {(*at[:4], reach.queue_of(at)) for at in work.order_by().values_list(*PLACE).distinct()}
+    cursor.execute(_POD_PLACES, params)
+    return found | set(cursor.fetchall())
 
 
 def _owner(owners: BindingIndex, place: Place) -> int | None:

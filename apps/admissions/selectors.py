@@ -23,7 +23,7 @@ from apps.admissions.labels import NO_REASON, cause_label, reason_label
 from apps.admissions.pending import Criteria, Pending, pending_work
 from apps.fleet.models import Cluster
 from apps.fleet.registry import is_device
-from apps.fleet.selectors import UNBOUND
+from apps.fleet.selectors import UNBOUND, BindingIndex
 from apps.quotas.gates import Blocked
 from apps.quotas.lacking import Lack
 from apps.quotas.positions import Position
@@ -137,21 +137,32 @@ class WaitingList(Sequence[WaitingRow]):
         return _wide_rows(part, now=self._now)
 
 
-def _found(*, now: datetime, team_ids: Collection[int] | None, criteria: Criteria | None) -> list[Pending]:
+def _found(
+    *,
+    now: datetime,
+    team_ids: Collection[int] | None,
+    criteria: Criteria | None,
+    bindings: BindingIndex | None = None,
+) -> list[Pending]:
     wanted = criteria or Criteria()
     team_id = None
     if wanted.team and wanted.team != UNBOUND:
         team_id = Team.objects.filter(slug=wanted.team).values_list("pk", flat=True).first()
         if team_id is None:
             return []
-    return pending_work(now=now, team_ids=team_ids, criteria=wanted, team_id=team_id)
+    return pending_work(now=now, team_ids=team_ids, criteria=wanted, team_id=team_id, bindings=bindings)
 
 
 def waiting(
-    *, now: datetime, team_ids: Collection[int] | None, criteria: Criteria | None = None
+    *,
+    now: datetime,
+    team_ids: Collection[int] | None,
+    criteria: Criteria | None = None,
+    bindings: BindingIndex | None = None,
 ) -> WaitingList:
-    """Waiting work, longest wait first."""
-    return WaitingList(_found(now=now, team_ids=team_ids, criteria=criteria), now=now)
+    """Waiting work, longest wait first. `bindings`: who owns what now, where the caller has read it."""
+    found = _found(now=now, team_ids=team_ids, criteria=criteria, bindings=bindings)
+    return WaitingList(found, now=now)
 
 
 def reason_counts(

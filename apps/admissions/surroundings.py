@@ -4,8 +4,9 @@ classifies with it."""
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from decimal import Decimal
+from functools import cached_property
 from typing import Any
 
 from django.db import connection
@@ -22,7 +23,8 @@ def decoded(value: Any) -> Any:
 
 _BROKEN_QUEUES = """
 SELECT cluster_id, name, status->'conditions'->'Active'->>'reason' FROM observations_clusterobject
-WHERE cluster_id = ANY(%s) AND kind = 'ClusterQueue' AND gone_at IS NULL
+WHERE cluster_id = ANY(%(clusters)s) AND kind = 'ClusterQueue' AND gone_at IS NULL
+  AND (%(queues)s::text[] IS NULL OR namespace = '' AND name = ANY(%(queues)s))
   AND status->'conditions'->'Active'->>'status' = 'False'
 """
 # A queue under a cycle of cohorts says that it is active, while its work is told that it is not.
@@ -30,7 +32,8 @@ _IN_CYCLES = """
 WITH RECURSIVE up AS (
   SELECT cluster_id, name AS queue, spec->>'cohort' AS cohort, ARRAY[spec->>'cohort'] AS path, false AS loops
   FROM observations_clusterobject
-  WHERE cluster_id = ANY(%s) AND kind = 'ClusterQueue' AND gone_at IS NULL AND spec->>'cohort' <> ''
+  WHERE cluster_id = ANY(%(clusters)s) AND kind = 'ClusterQueue' AND gone_at IS NULL AND spec->>'cohort' <> ''
+    AND (%(queues)s::text[] IS NULL OR namespace = '' AND name = ANY(%(queues)s))
   UNION ALL
   SELECT up.cluster_id, up.queue, c.spec->>'parent', up.path || (c.spec->>'parent'), c.spec->>'parent' = ANY(up.path)
   FROM up JOIN observations_clusterobject c ON c.cluster_id = up.cluster_id AND c.kind = 'Cohort'
@@ -88,22 +91,34 @@ def _nodes(cluster_ids: Sequence[int]) -> dict[int, list[NodeShape]]:
 
 class Surroundings:
     """What a workload's own text leaves out: why its queue is inactive, who answers its checks, which nodes could take
-    its pods at all. Read once; the nodes only when a text speaks of them."""
+    its pods at all. Read once; checks and nodes only when a piece of work speaks of them. `queues`: the ClusterQueues that
+    will be asked about, None for all."""
 
-    def __init__(self, cluster_ids: Sequence[int]) -> None:
-        with connection.cursor() as cursor:
-            cursor.execute(_BROKEN_QUEUES, [list(cluster_ids)])
-            self.queue_reasons = {(row[0], row[1]): row[2] or "" for row in cursor.fetchall()}
-            cursor.execute(_IN_CYCLES, [list(cluster_ids)])
-            for cluster_id, queue in cursor.fetchall():
-                self.queue_reasons.setdefault((cluster_id, queue), "CohortCycle")
-            cursor.execute(_CONTROLLERS, [list(cluster_ids)])
-            self.controllers = {(row[0], row[1]): row[2] for row in cursor.fetchall()}
+    def __init__(self, cluster_ids: Sequence[int], *, queues: Collection[str] | None = None) -> None:
         self.cluster_ids = list(cluster_ids)
+        self.queue_reasons = self._queue_reasons(queues)
         self._ceilings: dict[tuple[int, str], dict[str, Decimal]] | None = None
         self._nodes: dict[int, list[NodeShape]] | None = None
         self._alike: dict[tuple[int, frozenset[str]], list[NodeShape]] = {}
         self._facts: dict[tuple[int, str], NodeFacts | None] = {}
+
+    def _queue_reasons(self, queues: Collection[str] | None) -> dict[tuple[int, str], str]:
+        """Why (cluster, ClusterQueue) admits nothing, of those that do not."""
+        asked = {"clusters": self.cluster_ids, "queues": None if queues is None else sorted(queues)}
+        with connection.cursor() as cursor:
+            cursor.execute(_BROKEN_QUEUES, asked)
+            found = {(row[0], row[1]): row[2] or "" for row in cursor.fetchall()}
+            cursor.execute(_IN_CYCLES, asked)
+            for cluster_id, queue in cursor.fetchall():
+                found.setdefault((cluster_id, queue), "CohortCycle")
+        return found
+
+    @cached_property
+    def controllers(self) -> dict[tuple[int, str], str]:
+        """Who answers (cluster, check)."""
+        with connection.cursor() as cursor:
+            cursor.execute(_CONTROLLERS, [self.cluster_ids])
+            return {(row[0], row[1]): row[2] for row in cursor.fetchall()}
 
     def nodes_for(self, cluster_id: int, one_pod: str) -> NodeFacts | None:
         """What the nodes are for a pod {requests, placement}; None for one that asks for no device."""

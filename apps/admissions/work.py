@@ -1,27 +1,29 @@
 """Work of one team that holds quota now, and that ended lately. Input: team, clock; output: frozen rows.
 
-Ownership is `BindingIndex`'s, as for waiting work: the team's bindings narrow the query, the index decides.
+Ownership is `BindingIndex`'s, as for waiting work: the team's bindings narrow the query (reach.py), the index decides,
+once for each place. Rows are read for what is shown.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
+from typing import overload
 
-from django.db.models import Q, QuerySet
+from django.db.models import Count, QuerySet
 
 from apps.accounts.models import Team
+from apps.admissions.reach import PLACE, Place, Reach
+from apps.admissions.workloads import in_places, place_of
 from apps.core.quantity import parse_quantity
-from apps.fleet.models import Cluster, TeamBinding
+from apps.fleet.models import Cluster
 from apps.fleet.registry import is_device
-from apps.fleet.selectors import BindingIndex, BoundThing
-from apps.observations.models import ClusterObject, Workload
+from apps.fleet.selectors import BindingIndex
+from apps.observations.models import Workload
 from apps.observations.selectors import live_workloads
 
-Kind = TeamBinding.Kind
 State = Workload.State
 FINISHED_WITHIN = timedelta(days=7)
 FINISHED_SHOWN = 200
@@ -50,105 +52,91 @@ class WorkRow:
     finished_at: datetime | None
 
 
+class WorkList(Sequence[WorkRow]):
+    """Work of a team as a sequence: its length is counted, rows are read for the slice that is shown. `found`: candidates;
+    `places` of them are the team's, with the queue and the number of each."""
+
+    def __init__(
+        self,
+        found: QuerySet[Workload],
+        places: Mapping[Place, tuple[str, int]],
+        *,
+        now: datetime,
+        most: int | None,
+    ) -> None:
+        self._now, self._most = now, most
+        self._queues = {place: queue for place, (queue, _count) in places.items()}
+        self._count = sum(count for _queue, count in places.values())
+        self._found = in_places(found, list(places)).select_related("cluster").defer("pod_sets", "checks")
+
+    def __len__(self) -> int:
+        return self._count if self._most is None else min(self._count, self._most)
+
+    @overload
+    def __getitem__(self, index: int) -> WorkRow: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[WorkRow]: ...
+    def __getitem__(self, index: int | slice) -> WorkRow | list[WorkRow]:
+        if isinstance(index, slice):
+            start, stop, _step = index.indices(len(self))
+            return [self._row(work) for work in self._found[start:stop]] if start < stop else []
+        return self[index : index + 1][0]
+
+    def __iter__(self) -> Iterator[WorkRow]:
+        """Read as a stream, for exports and other orders."""
+        if self._count:
+            found = self._found if self._most is None else self._found[: self._most]
+            yield from (self._row(work) for work in found.iterator(chunk_size=500))
+
+    def _row(self, work: Workload) -> WorkRow:
+        return work_row(work, queue=self._queues[place_of(work)], now=self._now)
+
+
 class Places:
-    """What leads to a team's work in some clusters, read once for all the lists of a page."""
+    """What leads to a team's work in some clusters, read once for all the lists of a page. `queue`: only work of this queue,
+    "" of all."""
 
-    def __init__(self, *, now: datetime, team: Team, clusters: Collection[Cluster]) -> None:
-        ids = [cluster.pk for cluster in clusters]
-        self.now, self.team, self.clusters = now, team, clusters
-        self.index = BindingIndex.load(now, clusters=ids)
-        self.things = self.index.things_of([team.pk])
-        self.leads_to = _local_queues(ids) if self.things else {}
-        self.reachable = _candidates(self.things, self.leads_to)
+    def __init__(
+        self,
+        *,
+        now: datetime,
+        team: Team,
+        clusters: Collection[Cluster],
+        bindings: BindingIndex,
+        queue: str = "",
+    ) -> None:
+        self.now, self.team, self.clusters, self.queue = now, team, clusters, queue
+        self.reach = Reach(bindings, [team.pk])
 
 
-def running(places: Places) -> list[WorkRow]:
+def running(places: Places) -> WorkList:
     """Reserved and admitted work, longest first."""
     states = (State.RESERVED, State.ADMITTED)
     found = live_workloads(clusters=places.clusters).filter(state__in=states).order_by("reserved_at", "id")
     return _owned(found, places)
 
 
-def recently_finished(places: Places) -> list[WorkRow]:
+def recently_finished(places: Places) -> WorkList:
     """What ended in the last seven days, newest first, at most FINISHED_SHOWN; also what the cluster has removed."""
     found = Workload.objects.filter(
         cluster__in=list(places.clusters),
         state=State.FINISHED,
         finished_at__gte=places.now - FINISHED_WITHIN,
     ).order_by("-finished_at", "-id")
-    return _owned(found, places, limit=FINISHED_SHOWN)
+    return _owned(found, places, most=FINISHED_SHOWN)
 
 
-def queue_of(workload: Workload) -> str:
-    """The ClusterQueue or Volcano queue that the work leads to; "" when it is not known."""
-    if workload.cluster_queue:
-        return workload.cluster_queue
-    if workload.kind == Workload.Kind.POD_GROUP:
-        return workload.queue_name
-    local = _local_queues([workload.cluster_id])
-    return local.get((workload.cluster_id, workload.namespace, workload.queue_name), "")
-
-
-def _local_queues(cluster_ids: Iterable[int]) -> dict[tuple[int, str, str], str]:
-    rows = ClusterObject.objects.filter(cluster_id__in=list(cluster_ids), kind="LocalQueue", gone_at=None)
-    return {
-        (cluster_id, namespace, name): queue or ""
-        for cluster_id, namespace, name, queue in rows.values_list(
-            "cluster_id", "namespace", "name", "spec__cluster_queue"
-        )
-    }
-
-
-def _candidates(things: Iterable[BoundThing], leads_to: Mapping[tuple[int, str, str], str]) -> Q:
-    """What the team's bindings could reach; the index then refuses what a more exact binding gives away. One condition
-    per cluster and kind, however many things are bound: building and planning one each costs more than the work read."""
-    names: dict[tuple[int, str], set[str]] = defaultdict(set)
-    local: dict[tuple[int, str], set[str]] = defaultdict(set)
-    for thing in things:
-        if thing.kind == Kind.LOCAL_QUEUE:
-            local[thing.cluster_id, thing.namespace].add(thing.name)
-        else:
-            names[thing.cluster_id, thing.kind].add(thing.name)
-    unsaid: dict[tuple[int, str], set[str]] = defaultdict(set)
-    for (cluster_id, namespace, name), queue in leads_to.items():
-        if queue in names.get((cluster_id, Kind.CLUSTER_QUEUE), ()):
-            unsaid[cluster_id, namespace].add(name)
-    condition = Q(pk__in=[])
-    for (cluster_id, kind), found in names.items():
-        here = Q(cluster_id=cluster_id)
-        if kind == Kind.NAMESPACE:
-            condition |= here & Q(namespace__in=found)
-        elif kind == Kind.VOLCANO_QUEUE:
-            condition |= here & Q(kind=Workload.Kind.POD_GROUP, queue_name__in=found)
-        else:
-            condition |= here & Q(cluster_queue__in=found)
-    for (cluster_id, namespace), found in local.items():
-        condition |= Q(cluster_id=cluster_id, namespace=namespace, queue_name__in=found)
-    for (cluster_id, namespace), found in unsaid.items():
-        condition |= Q(cluster_id=cluster_id, cluster_queue="", namespace=namespace, queue_name__in=found)
-    return condition
-
-
-def _owned(found: QuerySet[Workload], places: Places, *, limit: int | None = None) -> list[WorkRow]:
-    if not places.things:
-        return []
-    candidates = found.filter(places.reachable).defer("pod_sets", "checks")
-    rows: list[WorkRow] = []
-    for work in candidates.select_related("cluster").iterator(chunk_size=500):
-        at = (work.cluster_id, work.namespace, work.queue_name)
-        queue = work.cluster_queue or places.leads_to.get(at, "")
-        owner = places.index.team_id_for(
-            work.cluster_id,
-            namespace=work.namespace,
-            queue_name=work.queue_name,
-            queue=queue,
-            volcano=work.kind == Workload.Kind.POD_GROUP,
-        )
-        if owner == places.team.pk:
-            rows.append(work_row(work, queue=queue, now=places.now))
-        if limit is not None and len(rows) >= limit:
-            break
-    return rows
+def _owned(found: QuerySet[Workload], places: Places, *, most: int | None = None) -> WorkList:
+    reach, own = places.reach, {}
+    if reach.things:
+        numbers = found.filter(reach.work).order_by().values_list(*PLACE).annotate(count=Count("id"))
+        for *place, count in numbers:
+            at: Place = tuple(place)
+            # What leads to no known queue shows the name that it carries.
+            queue = reach.queue_of(at) or at[3]
+            if reach.team_of(at) == places.team.pk and places.queue in ("", queue):
+                own[at] = queue, count
+    return WorkList(found, own, now=places.now, most=most)
 
 
 def held_devices(usage: Sequence[Mapping[str, str]]) -> dict[str, Decimal]:

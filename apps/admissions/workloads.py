@@ -15,12 +15,11 @@ from django.db.models import BooleanField, QuerySet
 from django.db.models.expressions import RawSQL
 
 from apps.accounts.models import Team
+from apps.admissions.reach import PLACE, Place
 from apps.fleet.models import Cluster
 from apps.fleet.selectors import UNBOUND, BindingIndex
 from apps.observations.models import Workload
 from apps.observations.selectors import live_objects, live_workloads
-
-Place = tuple[int, str, str, str, str]
 
 _IN_PLACES = """(observations_workload.cluster_id, observations_workload.kind, observations_workload.namespace,
  observations_workload.queue_name, observations_workload.cluster_queue) IN (
@@ -102,11 +101,14 @@ def workloads(
         return found
     places = [
         place
-        for place in found.order_by()
-        .values_list("cluster_id", "kind", "namespace", "queue_name", "cluster_queue")
-        .distinct()
+        for place in found.order_by().values_list(*PLACE).distinct()
         if _wanted(place, team_ids=team_ids, criteria=criteria, owners=owners)
     ]
+    return in_places(found, places)
+
+
+def in_places(found: QuerySet[Workload], places: Collection[Place]) -> QuerySet[Workload]:
+    """Of `found`, what is in one of these places."""
     columns = [list(column) for column in zip(*places, strict=True)] or [[], [], [], [], []]
     return found.filter(RawSQL(_IN_PLACES, columns, output_field=BooleanField()))  # noqa: S611 - constant text
 

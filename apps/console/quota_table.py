@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any
 
 from django.utils.html import format_html
@@ -43,6 +44,8 @@ class AmountColumn(NumberColumn):
 class QuotaTable(PortalTable):
     caption = _("Quota by queue and flavor")
     file_name = "quota"
+    # A row says the same wherever it is shown; rows of a queue are kept as long as nothing of it changes.
+    repeats: Hashable | None = ""
 
     queue = LinkColumn(verbose_name=_("Queue"), url=_queue, note=above, classes="name")
     kind = TextColumn(verbose_name=_("Kind"), visible=False)

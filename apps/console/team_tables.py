@@ -63,6 +63,8 @@ class TeamQuotaTable(QuotaTable):
         self, rows: Sequence[QuotaRow], *, team: str, loans: Sequence[LoanRow] = (), **kwargs: Any
     ) -> None:
         self.team, self.loans = team, loans
+        # What a row says rests on its loans, too, and it leads further down on the team's page.
+        self.repeats = (team, tuple(loans))
         super().__init__(rows, **kwargs)
 
     def render_reserved(self, record: QuotaRow) -> SafeString:

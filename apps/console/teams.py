@@ -23,7 +23,7 @@ from apps.console.unmade_table import UnmadeTable
 from apps.console.work_tables import FinishedTable, RunningTable
 from apps.core.tables import PortalTable, table_csv, wants_csv
 from apps.findings.selectors import findings
-from apps.fleet.selectors import bindings_of_team
+from apps.fleet.selectors import BindingIndex, bindings_of_team
 from apps.quotas.team_quota import TeamQuota, offers_of, team_quota
 from apps.quotas.volcano_plugin import plugin_text
 from apps.usage.start_estimates import wait_history
@@ -47,8 +47,9 @@ def team(request: HttpRequest, slug: str) -> HttpResponseBase:
         return _attention(page, shown)
     form = WaitingForm({**request.GET.dict(), "team": slug}, now=page.now, team_ids=page.team_ids)
     valid = form.is_valid()
-    found = team_quota(now=page.now, clusters=page.clusters, team_ids=[shown.pk])
-    tables = {**_quota_tables(page, shown, found), **_work_tables(page, shown, form, found)}
+    bindings = BindingIndex.load(page.now, clusters=[cluster.pk for cluster in page.clusters])
+    found = team_quota(now=page.now, clusters=page.clusters, team_ids=[shown.pk], bindings=bindings)
+    tables = {**_quota_tables(page, shown, found), **_work_tables(page, shown, form, found, bindings)}
     for name, table in tables.items():
         if wants_csv(request, name):
             return table_csv(table, request)
@@ -92,23 +93,24 @@ def _quota_tables(page: Page, shown: Team, found: TeamQuota) -> dict[str, Portal
     }
 
 
-def _work_tables(page: Page, shown: Team, form: WaitingForm, found: TeamQuota) -> dict[str, PortalTable]:
+def _work_tables(
+    page: Page, shown: Team, form: WaitingForm, found: TeamQuota, bindings: BindingIndex
+) -> dict[str, PortalTable]:
     wait: Sequence[WaitingRow] = []
     none_made: list[UnmadeRow] = []
     queue = ""
     if form.is_valid():
         queue = form.criteria.queue
         none_made = unmade(now=page.now, team_ids=page.team_ids, criteria=form.criteria)
-        every = waiting(now=page.now, team_ids=page.team_ids, criteria=form.criteria)
+        every = waiting(now=page.now, team_ids=page.team_ids, criteria=form.criteria, bindings=bindings)
         history = wait_history(now=page.now, queues={(item.cluster_id, item.queue) for item in every.found})
         wait = QueuedList(every, now=page.now, offers=offers_of(found.rows), history=history)
-    places = Places(now=page.now, team=shown, clusters=page.clusters)
-    holds, ended = running(places), recently_finished(places)
+    places = Places(now=page.now, team=shown, clusters=page.clusters, bindings=bindings, queue=queue)
     return {
         "waiting": QueuedTable(wait, prefix="w-", exclude=("team_name",)),
         "unmade": UnmadeTable(none_made, prefix="u-", exclude=("team_name",)),
-        "running": RunningTable([row for row in holds if queue in ("", row.queue)], prefix="r-"),
-        "finished": FinishedTable([row for row in ended if queue in ("", row.queue)], prefix="f-"),
+        "running": RunningTable(running(places), prefix="r-"),
+        "finished": FinishedTable(recently_finished(places), prefix="f-"),
     }
 
 

@@ -62,6 +62,10 @@ def _tree(view: ClusterView) -> QuotaTree:
     return QuotaTree(nodes, usage)
 
 
+MOST_KEPT = 100
+"""Queues whose rows a cluster keeps at once: those of some teams' pages. A reader of all queues pays anew."""
+
+
 @dataclass(slots=True)
 class _Sums:
     """Plain sums of a subtree, per (flavor, resource)."""
@@ -81,6 +85,7 @@ class KueueCluster:
         self.tree = cluster_tree(view)
         stopped = any(self.tree.node(*key).stopped and self.tree.parent(*key) for key in self.tree)
         self._without_stopped = self.tree.without_stopped() if stopped else None
+        self._rows: dict[str, list[QuotaRow]] = {}
 
     def queues(self, team_ids: Collection[int] | None) -> Iterator[str]:
         """Names of visible ClusterQueues, in order."""
@@ -91,7 +96,16 @@ class KueueCluster:
     # ---- rows of queues -----------------------------------------------------------------------------------
 
     def queue_rows(self, name: str) -> list[QuotaRow]:
-        """Every listed (flavor, resource) of a queue, and what it still holds in flavors no longer listed."""
+        """Every listed (flavor, resource) of a queue, and what it still holds in flavors no longer listed. Those of the
+        queues that were asked for last are kept; the list is not to be changed."""
+        found = self._rows.get(name)
+        if found is None:
+            if len(self._rows) >= MOST_KEPT:
+                self._rows.clear()
+            found = self._rows[name] = self._made_rows(name)
+        return found
+
+    def _made_rows(self, name: str) -> list[QuotaRow]:
         key: Key = ("ClusterQueue", name)
         cells = list(self.tree.node(*key).cells)
         held = self.view.reserved.get(key, {})

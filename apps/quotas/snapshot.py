@@ -52,15 +52,18 @@ class Snapshot:
         return Snapshot(self.now, {cluster_id: view}, self.bindings, view.work)
 
 
-def load_snapshot(*, now: datetime, clusters: Iterable[Cluster] | None = None) -> Snapshot:
-    """What these clusters (None: all enabled ones) say of quota now."""
+def load_snapshot(
+    *, now: datetime, clusters: Iterable[Cluster] | None = None, bindings: BindingIndex | None = None
+) -> Snapshot:
+    """What these clusters (None: all enabled ones) say of quota now. `bindings`: who owns what of them now, where the
+    caller has read it."""
     chosen = list(enabled_clusters() if clusters is None else clusters)
     if settings.CAPACITY_MEMORY:
         runs = source_runs(clusters=chosen)  # before anything else is read
-        bindings = BindingIndex.load(at=now, clusters=[cluster.pk for cluster in chosen])
+        bindings = bindings or BindingIndex.load(at=now, clusters=[cluster.pk for cluster in chosen])
         views = kept_views(chosen, now=now, runs=runs, bindings=bindings)
     else:
-        bindings = BindingIndex.load(at=now, clusters=[cluster.pk for cluster in chosen])
+        bindings = bindings or BindingIndex.load(at=now, clusters=[cluster.pk for cluster in chosen])
         read = read_clusters(chosen)
         views = {cluster.pk: view_of(cluster, read[cluster.pk], bindings) for cluster in chosen}
     return Snapshot(now, views, bindings, _all_work(views.values()))

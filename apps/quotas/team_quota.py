@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from apps.fleet.models import Cluster
+from apps.fleet.selectors import BindingIndex
 from apps.quotas.kueue import KueueCluster
 from apps.quotas.lacking import Offer
 from apps.quotas.loans import loans_of
@@ -36,9 +37,13 @@ class TeamQuota:
 
 
 def team_quota(
-    *, now: datetime, clusters: Iterable[Cluster] | None, team_ids: Collection[int] | None
+    *,
+    now: datetime,
+    clusters: Iterable[Cluster] | None,
+    team_ids: Collection[int] | None,
+    bindings: BindingIndex | None = None,
 ) -> TeamQuota:
-    found = systems(load_snapshot(now=now, clusters=clusters))
+    found = systems(load_snapshot(now=now, clusters=clusters, bindings=bindings))
     rows = [row for system in found for name in system.queues(team_ids) for row in system.queue_rows(name)]
     loans = loans_of((system for system in found if isinstance(system, KueueCluster)), team_ids)
     plugins = [
