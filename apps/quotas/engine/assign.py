@@ -232,7 +232,7 @@ class _Search:
         """How the quota of one cell does, beside what earlier pod sets take."""
         fr, queue = (flavor, resource), self.work.queue
         amount = self.before.get(fr, ZERO) + self.totals[resource]
-        most = self.books.tree.potential_available("ClusterQueue", queue, fr)
+        most = self.books.ceiling(queue, fr)
         if amount > most:
             self.reasons.append(Reason("ExceedsMaxQuota", self.pod_set.name, flavor, resource, most=most))
             return Level(Mode.NO_FIT, 0)

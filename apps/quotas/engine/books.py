@@ -5,7 +5,7 @@ leaves everything as it was.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -79,6 +79,8 @@ class Books:
     _looked_at: dict[tuple[object, ...], tuple[tuple[PodSet, ...], tuple[FlavorResource, ...]]] = field(
         default_factory=dict
     )
+    _ceilings: dict[tuple[str, FlavorResource], Decimal] = field(default_factory=dict)
+    _paths_up: dict[str, tuple[Key, ...]] = field(default_factory=dict)
     _queues_below: dict[Key, tuple[str, ...]] = field(default_factory=dict)
 
     @classmethod
@@ -199,14 +201,24 @@ class Books:
     def within_nominal(self, key: Key, cells: Iterable[FlavorResource]) -> bool:
         return not any(self.beyond(key, fr) for fr in cells)
 
-    def path_up(self, queue: str) -> list[Key]:
+    def ceiling(self, queue: str, fr: FlavorResource) -> Decimal:
+        found = self._ceilings.get((queue, fr))
+        if found is None:
+            found = self.tree.potential_available("ClusterQueue", queue, fr)
+            self._ceilings[queue, fr] = found
+        return found
+
+    def path_up(self, queue: str) -> Sequence[Key]:
         """The cohorts above a queue, root last."""
-        path: list[Key] = []
-        parent = self.tree.parent("ClusterQueue", queue)
-        while parent is not None:
-            path.append(("Cohort", parent))
-            parent = self.tree.parent("Cohort", parent)
-        return path
+        found = self._paths_up.get(queue)
+        if found is None:
+            path: list[Key] = []
+            parent = self.tree.parent("ClusterQueue", queue)
+            while parent is not None:
+                path.append(("Cohort", parent))
+                parent = self.tree.parent("Cohort", parent)
+            found = self._paths_up[queue] = tuple(path)
+        return found
 
     def has_parent(self, key: Key) -> bool:
         return self.tree.parent(*key) is not None

@@ -43,27 +43,39 @@ class Head:
         return bool(self.victims) and not self.skipped
 
 
-def nominate(books: Books, waiter: Waiter) -> Head:
+Likeness = tuple[str, int, tuple[int, ...]]
+Remembered = dict[Likeness, tuple[int, Work, Assignment, list[Victim]]]
+"""What the last attempt with work of a kind came to: `Books.moves_seen` then, and the work."""
+
+
+def nominate(books: Books, waiter: Waiter, remembered: Remembered) -> Head:
+    """`remembered`: where nothing moved since, work like one that has just failed is not looked at again, as in Kueue."""
     generation = books.generation[waiter.work.queue]
     if waiter.generation < generation:
         waiter.tried = None
     waiter.generation = generation
     resumed = pending_flavors(waiter.tried)
-    moves = books.moves_seen(waiter.work)
-    if waiter.remembered is not None and waiter.remembered[0] == moves and not resumed:
-        _moves, assignment, victims = waiter.remembered
+    work = waiter.work
+    kind = (work.queue, work.priority, tuple(id(pod_set) for pod_set in work.pod_sets))
+    moves, known = books.moves_seen(work), remembered.get(kind)
+    if known is not None and known[0] == moves and not resumed:
+        assignment, victims = known[2:]
     else:
         assignment, victims = _Search(books, waiter).run()
-        again = not resumed and _comes_to_the_same(books, waiter.work, assignment)
-        waiter.remembered = (moves, assignment, victims) if again else None
+        if not resumed and _comes_to_the_same(books, work, assignment):
+            # The work goes with it, so that its pod sets, and with them the key, stay what they are.
+            remembered[kind] = moves, work, assignment, victims
     waiter.tried = assignment.tried
     return Head(waiter, assignment, victims, resumed=resumed)
 
 
 def _comes_to_the_same(books: Books, work: Work, found: Assignment) -> bool:
     """Whether another attempt need not be made while nothing moves in the cells that it looks at. Fair shares depend on
-    more than these, places on nodes, and a search that stopped half way goes on."""
+    more than these, places on nodes, some victims on who came first, and a search that stopped half way goes on."""
     if books.fair or found.mode is Mode.FIT or pending_flavors(found.tried):
+        return False
+    policy = books.queues[work.queue].policy
+    if "LowerOrNewerEqualPriority" in (policy.within_cluster_queue, policy.reclaim_within_cohort):
         return False
     placed = any(reason.code == "NoPlacement" for reason in found.reasons)
     partial = any(pod_set.min_count is not None for pod_set in work.pod_sets)

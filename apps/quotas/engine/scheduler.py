@@ -21,7 +21,7 @@ from apps.quotas.engine.assign import pending_flavors
 from apps.quotas.engine.books import Books
 from apps.quotas.engine.cycle import Cycle
 from apps.quotas.engine.model import Admitted, Pending, Placement, Preempted, Reason, Refused, Situation, Work
-from apps.quotas.engine.nominate import Head, nominate
+from apps.quotas.engine.nominate import Head, Remembered, nominate
 from apps.quotas.engine.verdicts import pending_of
 from apps.quotas.engine.waiting import Line, Waiter
 from apps.quotas.tree import Key
@@ -41,6 +41,7 @@ class Scheduler:
         self._waiting_in: dict[str, str] = {}
         times = [(work.queued, work.reserved_at) for work in situation.work]
         self.books.now = max((time for pair in times for time in pair), default=0.0)
+        self._remembered: Remembered = {}
         self._restless: dict[Key, None] = {}
         self._due: dict[Key, int] = {}
         self.patience: int | None = None
@@ -105,10 +106,8 @@ class Scheduler:
         lines = {name: self.lines.get(name) or Line(strict[name]) for name in strict}
         for name, line in lines.items():
             line.strict = strict[name]
-            for waiter in line:
-                waiter.remembered = None
         self.lines = lines
-        self._restless, self._due, self._seen = {}, {}, {}
+        self._restless, self._due, self._seen, self._remembered = {}, {}, {}, {}
         self.look_again()
 
     def look_again(self, queues: Iterable[str] | None = None) -> None:
@@ -215,7 +214,7 @@ class Scheduler:
                 each.verdict = Pending(each.work.uid, "QueueInactive", (Reason("QueueInactive"),))
                 line.set_aside(each)
             return None
-        return nominate(self.books, waiter)
+        return nominate(self.books, waiter, self._remembered)
 
     def _requeue(self, head: Head, decisions: list[Decision]) -> bool:
         """Whether the queue has something to try in the next cycle that it has not tried in this state."""

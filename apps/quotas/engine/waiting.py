@@ -11,24 +11,20 @@ import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from apps.quotas.engine.assign import Assignment
 from apps.quotas.engine.books import Tried
 from apps.quotas.engine.model import Pending, Work
-from apps.quotas.engine.preempt import Victim
 
 Rank = tuple[int, float, str]
 
 
 @dataclass(slots=True)
 class Waiter:
-    """`tried`: where the search for flavors goes on, as of `generation` of the queue; `verdict`: of the last attempt;
-    `remembered`: what the last attempt came to, and `Books.moves_seen` then."""
+    """`tried`: where the search for flavors goes on, as of `generation` of the queue; `verdict`: of the last attempt."""
 
     work: Work
     tried: Tried | None = None
     generation: int = 0
     verdict: Pending | None = None
-    remembered: tuple[int, Assignment, list[Victim]] | None = None
 
     @property
     def rank(self) -> Rank:
