@@ -114,8 +114,7 @@ def _match(
     for lender, amount in lenders:
         while amount > 0 and who is not None:
             part = min(amount, left)
-            if part:
-                yield lender, who, part
+            yield lender, who, part
             amount, left = amount - part, left - part
             if not left:
                 who, left = next(waiting, (None, ZERO))

@@ -251,20 +251,13 @@ class _Turns:
 
     def nodes(self, name: str) -> tuple[Key, Key]:
         """The children of the lowest common cohort on the way to the preemptor, and to `name`."""
-        mine: Key = ("ClusterQueue", self.queue)
-        theirs: Key = ("ClusterQueue", name)
-        path = [*self.books.path_up(name)]
-        for cohort in path:
-            if cohort in self.ancestors:
-                break
-            theirs = cohort
-        else:
-            raise ValueError(f"{name} and {self.queue} have no common cohort")
-        for above in self.ancestors:
-            if above == cohort:
-                break
-            mine = above
-        return mine, theirs
+        common = next(cohort for cohort in self.books.path_up(name) if cohort in self.ancestors)
+        return self._child(common, self.queue), self._child(common, name)
+
+    def _child(self, cohort: Key, queue: str) -> Key:
+        """The child of a cohort on the way down to a queue below it."""
+        way: list[Key] = [("ClusterQueue", queue), *self.books.path_up(queue)]
+        return way[way.index(cohort) - 1]
 
 
 def _descending(rank: Rank) -> tuple[bool, Decimal]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import takewhile
 
 from apps.quotas.engine.books import Books, Holder
 from apps.quotas.engine.model import ZERO, Policy, Preempt, WhyPreempted, Work
@@ -167,12 +168,8 @@ class _Candidates:
         name = candidate.holder.work.queue
         if self.books.within_nominal(("ClusterQueue", name), self.request.cells):
             return False
-        for cohort in self.books.path_up(name):
-            if cohort == candidate.common:
-                return True
-            if self.books.within_nominal(cohort, self.request.cells):
-                return False
-        return True
+        inside = takewhile(lambda cohort: cohort != candidate.common, self.books.path_up(name))
+        return not any(self.books.within_nominal(cohort, self.request.cells) for cohort in inside)
 
     # ---- collecting -----------------------------------------------------------------------------------------
 
