@@ -137,7 +137,7 @@ class _Borrowers:
 
 
 def _children_first(tree: QuotaTree) -> list[Key]:
-    return [key for root in tree.roots for key in _below(tree, root)][::-1]
+    return [key for root in tree.roots for key in tree.below(*root)][::-1]
 
 
 def _unreachable(tree: QuotaTree) -> Iterator[Problem]:
@@ -206,7 +206,7 @@ def _units(tree: QuotaTree) -> Iterator[Problem]:
     least: dict[tuple[Key, FlavorResource], tuple[Decimal, Key]] = {}
     most: dict[tuple[Key, FlavorResource], tuple[Decimal, Key]] = {}
     for root in tree.roots:
-        for key in _below(tree, root):
+        for key in tree.below(*root):
             for cell, quota in tree.node(*key).cells.items():
                 if quota.nominal:
                     place, amount = (root, cell), (quota.nominal, key)
@@ -226,14 +226,6 @@ def _units(tree: QuotaTree) -> Iterator[Problem]:
                 "other": large[1][1],
             }
             yield Problem("unit_mismatch", "size", objects, (cell,), values)
-
-
-def _below(tree: QuotaTree, root: Key) -> Iterator[Key]:
-    stack = [root]
-    while stack:
-        key = stack.pop()
-        yield key
-        stack.extend(tree.children(*key))
 
 
 # ---- work that its queue can never hold -----------------------------------------------------------------------

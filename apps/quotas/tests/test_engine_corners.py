@@ -161,6 +161,30 @@ def test_a_search_that_is_ended_within_a_cycle_leaves_what_was_before() -> None:
     assert refused(found) == {"w": "NotEvaluated"}
 
 
+def test_work_that_takes_from_each_other_in_turn_never_comes_to_rest() -> None:
+    """a owns 4 x, b 4 y, d 4 z. a1 asks for x and borrows y, b1 asks for y and borrows z, 4 of each: when both wait their
+    shares are 4/4, so that the older a1 is first. b takes its y back in the first cycle, a1 starts again in the second,
+    b takes it back in the third: as it was before, so that it ends there."""
+    own = {"a": "x", "b": "y", "d": "z"}
+    queues = [
+        queue(
+            name,
+            {f"a100 {resource}": 4 * (own[name] == resource) for resource in "xyz"},
+            cohort="c",
+            reclaim_within_cohort="Any",
+        )
+        for name in own
+    ]
+    works = [
+        work("a1", "a", 0, at=1, more={"x": 4, "y": 4}, holds="a100"),
+        work("b1", "b", 0, at=2, more={"y": 4, "z": 4}),
+    ]
+    found = settle(situation(queues, works, fair=True))
+    assert not found.settled
+    assert found.cycles == 3
+    assert sent_away(found) == [("a1", RECLAIM)]
+
+
 # ---- what is said ------------------------------------------------------------------------------------------------------
 
 

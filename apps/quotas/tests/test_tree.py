@@ -241,6 +241,27 @@ def test_flavors_are_separate_and_unlisted_usage_is_kept() -> None:
     assert subject.flavor_resources == (A100, CPU, GPU)
 
 
+def test_the_shape_of_a_tree() -> None:
+    # r over m over q and s; p stands directly below r; alone has no cohort
+    subject = tree(
+        cohort("m", "r"), queue("q", "m", 1), queue("s", "m", 1), queue("p", "r", 1), queue("alone", None, 1)
+    )
+    named = [("ClusterQueue", name) for name in ("alone", "p", "q", "s")] + [
+        ("Cohort", name) for name in ("m", "r")
+    ]
+    assert list(subject) == named
+    assert sorted(subject.below("Cohort", "m")) == [
+        ("ClusterQueue", "q"),
+        ("ClusterQueue", "s"),
+        ("Cohort", "m"),
+    ]
+    assert set(subject.below("Cohort", "r")) == set(named) - {("ClusterQueue", "alone")}
+    assert list(subject.below("ClusterQueue", "alone")) == [("ClusterQueue", "alone")]
+    assert ("Cohort", "r") in subject
+    assert ("Cohort", "q") not in subject
+    assert subject.node("Cohort", "r") == QuotaNode("r", "Cohort", None, {})
+
+
 def test_weighted_share_counts_all_flavors_of_a_resource() -> None:
     # q borrows 3 h100 and 1 a100; the cohort could lend 10 + 6 = 16: 4 × 1000 / 16 = 250, weight 2 → 125.
     cells = {GPU: cell(2), A100: cell(0)}

@@ -54,6 +54,14 @@ def test_proportion_lays_out_by_weight_and_goes_on_with_what_a_satisfied_queue_l
     assert of(found) == {"a": (100, D(40)), "b": (100, D(30))}
 
 
+def test_proportion_gives_nothing_of_what_the_cluster_does_not_have() -> None:
+    # 10 cards and no NPU. a asks for 4 and 2, nothing limits it in NPUs, and there is none to lay out: 4 and nothing.
+    found = shares(
+        "proportion", [queue("a")], total=gpus(10), asked={"a": {**gpus(4), "huawei.com/npu": D(2)}}
+    )
+    assert found["a"] == Share(gpus(10), gpus(4))
+
+
 def test_proportion_divides_what_is_short() -> None:
     # 20 cards, both ask for 40; weights 1 : 3 → 5 and 15
     found = shares(
