@@ -47,7 +47,7 @@ class Small:
     """A cluster with these ClusterQueues, each with a LocalQueue of its own name, and nothing that arrives by itself."""
 
     def __init__(self, *queues: dict[str, Any]) -> None:
-        flavors = [
+        flavors: list[dict[str, Any]] = [
             {"metadata": {"name": name}, "spec": {"nodeLabels": labels}} for name, labels in LABELS.items()
         ]
         flavors[-1]["spec"]["topologyName"] = "gpu-fabric"
@@ -257,8 +257,9 @@ def test_a_queue_that_is_stopped_and_started_at_once_says_why_work_waits() -> No
 
 
 def test_hold_takes_back_what_waits_for_its_checks_and_leaves_what_runs() -> None:
-    checks = {"admissionChecksStrategy": {"admissionChecks": [{"name": "budget-check"}]}}
-    here = Small(cluster_queue("checked", {"a100": 4}, **checks), cluster_queue("plain", {"a100": 4}))
+    checks = {"admissionChecks": [{"name": "budget-check"}]}
+    checked = cluster_queue("checked", {"a100": 4}, admissionChecksStrategy=checks)
+    here = Small(checked, cluster_queue("plain", {"a100": 4}))
     asked, runs = here.submit("checked", 4), here.submit("plain", 4)
     here.wait()
     assert (asked.phase, runs.phase) == (Phase.CHECKING, Phase.RUNNING)
