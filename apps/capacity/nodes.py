@@ -147,6 +147,7 @@ def node_row(node: NodeState, index: int) -> NodeRow:
             *_over_held(numbers),
         ),
         observed_at=node.observed_at,
+        plugin_down=group.plugin_down,
         stranded=own.stranded,
         amounts=numbers.amounts,
         mode_sentence=numbers.mode_sentence(),

@@ -233,7 +233,8 @@ class BucketReason:
 @dataclass(frozen=True, slots=True)
 class NodeRow:
     """One (node, model, sharing mode). `flavors`: those that reach the node by its labels; `cards_seen_at`: when
-    telemetry saw the cards last that are counted, None where it sees them or they are counted otherwise."""
+    telemetry saw the cards last that are counted, None where it sees them or they are counted otherwise; `plugin_down`:
+    nothing is offered of cards that labels or the past tell of."""
 
     cluster: Cluster
     node: str
@@ -264,6 +265,7 @@ class NodeRow:
     capacity_type: str = ""
     over_held: Decimal | None = None
     cards_seen_at: datetime | None = None
+    plugin_down: bool = False
 
 
 @dataclass(frozen=True, slots=True)

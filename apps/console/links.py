@@ -47,6 +47,8 @@ def finding_url(finding: Finding) -> str:
     if finding.target == "queue":
         namespace = args.get("namespace", "")
         return address("queue", args["cluster"], args["kind"], args["name"], namespace=namespace)
+    if finding.target == "workload":
+        return address("workload", args["uid"])
     if finding.target == "team":
         return address("team", args["slug"])
     if finding.target:

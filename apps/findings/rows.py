@@ -11,10 +11,19 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 Severity = Literal["bad", "warn", "note"]
-Target = Literal["sources", "node", "capacity", "topology", "queues", "queue", "admissions", "team", ""]
+Target = Literal[
+    "sources", "node", "capacity", "topology", "queues", "queue", "admissions", "team", "workload", ""
+]
 
 NAMES_SHOWN = 3
-_AREAS = {"source": "sight", "quarantine": "sight", "waiting": "work", "queue": "quota", "quota": "quota"}
+_AREAS = {
+    "source": "sight",
+    "quarantine": "sight",
+    "waiting": "work",
+    "between": "work",
+    "queue": "quota",
+    "quota": "quota",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +63,7 @@ class Finding:
     def code(self) -> str:
         """What kind of finding it is, the same for all of its kind."""
         first, *rest = self.key.split("/", 2)
-        return rest[0] if first in ("quota", "capacity") else first
+        return rest[0] if first in ("quota", "capacity", "between") else first
 
     @property
     def area(self) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from apps.findings.between import WITHOUT_PLUGIN, between_findings
 from apps.findings.demand import queue_findings, waiting_findings
 from apps.findings.idle import coverage_findings, idle_findings
 from apps.findings.models import FindingSpan
@@ -21,7 +22,16 @@ from apps.findings.words import words
 from apps.fleet.models import Cluster
 from apps.fleet.selectors import enabled_clusters
 
-__all__ = ["Finding", "Ref", "Severity", "Target", "findings", "findings_about", "worst_of_queues"]
+__all__ = [
+    "Finding",
+    "Ref",
+    "Severity",
+    "Target",
+    "findings",
+    "findings_about",
+    "findings_about_work",
+    "worst_of_queues",
+]
 
 _RANK: dict[Severity, int] = {"bad": 0, "warn": 1, "note": 2}
 _NO_TIME = datetime.max.replace(tzinfo=UTC)
@@ -40,6 +50,7 @@ def findings(
         *_of_queues(now=now, clusters=chosen, team_ids=team_ids),
         *waiting_findings(now=now, clusters=chosen, team_ids=team_ids),
         *idle_findings(now=now, clusters=chosen, team_ids=team_ids),
+        *between_findings(now=now, clusters=chosen, team_ids=team_ids),
     ]
     if team_ids is None:
         found += supply_findings(now=now, clusters=chosen)
@@ -58,10 +69,18 @@ def findings_about(
 ) -> list[Finding]:
     """What concerns one queue, cohort, LocalQueue or other object that findings of quota and capacity name."""
     found = _of_queues(now=now, clusters=[cluster], team_ids=team_ids)
+    found += between_findings(now=now, clusters=[cluster], team_ids=team_ids)
     if team_ids is None:
         found += supply_findings(now=now, clusters=[cluster])
     ref = Ref(kind, namespace, name)
     return _finished(item for item in found if ref in item.objects)
+
+
+def findings_about_work(
+    *, now: datetime, cluster: Cluster, uid: str, team_ids: Collection[int] | None
+) -> list[Finding]:
+    """What goes wrong between layers with one piece of work."""
+    return _finished(between_findings(now=now, clusters=[cluster], team_ids=team_ids, uid=uid))
 
 
 def worst_of_queues(
@@ -91,7 +110,8 @@ def _of_queues(
 
 
 def _without_echoes(found: list[Finding]) -> list[Finding]:
-    """A flavor that does not exist is carried by no node: told once, of the queue that names it."""
+    """A flavor that does not exist is carried by no node: told once, of the queue that names it. Nodes that came
+    without their devices are told once, as that."""
     missing = {
         (item.cluster_id, ref)
         for item in found
@@ -99,12 +119,24 @@ def _without_echoes(found: list[Finding]) -> list[Finding]:
         for ref in item.objects
         if ref.kind == "flavor"
     }
+    came = {
+        (item.cluster_id, ref) for item in found if item.code == "device_unregistered" for ref in item.objects
+    }
     return [
         item
         for item in found
-        if item.code != "flavor_without_nodes"
-        or not any((item.cluster_id, ref) in missing for ref in item.objects)
+        if not (
+            item.code == "flavor_without_nodes"
+            and any((item.cluster_id, ref) in missing for ref in item.objects)
+        )
+        and not (_is_of_unregistered(item) and all((item.cluster_id, ref) in came for ref in item.objects))
     ]
+
+
+def _is_of_unregistered(item: Finding) -> bool:
+    return item.code == "present_without_devices" or (
+        item.code == "bucket" and item.key.rpartition("/")[2] in WITHOUT_PLUGIN
+    )
 
 
 def _finished(found: Iterable[Finding]) -> list[Finding]:

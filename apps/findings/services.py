@@ -30,6 +30,7 @@ _NEEDS: dict[str, frozenset[Source]] = {
     "queue": _QUEUES,
     "quota": _QUEUES | {Source.NODES},
     "capacity": _FLEET | _QUEUES,
+    "between": _FLEET | _QUEUES | {Source.EVENTS},
     "bucket": _FLEET,
 }
 _TELEMETRY = _FLEET | {Source.DCGM}

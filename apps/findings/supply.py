@@ -12,6 +12,7 @@ from django.utils.translation import ngettext
 
 from apps.capacity.rows import NodeRow, Note
 from apps.capacity.selectors import capacity_nodes_and_work
+from apps.findings.between import unregistered_findings
 from apps.findings.rows import Finding, Ref, Severity, some_names
 from apps.fleet.models import Cluster
 
@@ -86,6 +87,7 @@ _TOLD_BY_QUOTA = "cohort_cycle"  # quota.py tells it, to the teams below as well
 def supply_findings(*, now: datetime, clusters: Collection[Cluster]) -> Iterator[Finding]:
     report, rows, work = capacity_nodes_and_work(now=now, clusters=clusters)
     yield from bucket_findings(rows)
+    yield from unregistered_findings(now=now, rows=rows, notes=report.notes)
     for note in (*report.notes, *work):
         if note.code != _TOLD_BY_QUOTA:
             yield note_finding(note)

@@ -57,6 +57,43 @@ WORDS: dict[str, Words] = {
         _("Check that the exporter runs on these nodes and that Prometheus reads it."),
     ),
     "bucket": (_OUT, _("Repair the nodes or cards, or plan without them.")),
+    # ---- between layers ------------------------------------------------------------------------------------------
+    "no_node": (
+        _("It holds quota that nobody else can use, and nothing runs."),
+        _("See whether nodes of this kind can still be added; if not, end the work or lower the quota."),
+    ),
+    "partly_placed": (
+        _("The placed pods hold cards and wait for the others, which may never come."),
+        _("Make room for the rest, or end the work; let gangs be placed all at once or not at all."),
+    ),
+    "rejected": (
+        _("Scheduler and node disagree about what is free, so that pods fail at once."),
+        _("Look at the device plugin of the node; start the work again elsewhere."),
+    ),
+    "node_refuses": (
+        _("Whatever is placed there next fails as well."),
+        _("Cordon the node, restart its device plugin and kubelet, and check its cards."),
+    ),
+    "device_unregistered": (
+        _("Work waits for these cards, and the autoscaler believes that they are there."),
+        _("Check driver, device plugin and start-up taints on the nodes."),
+    ),
+    "other_model": (
+        _("The quota of one kind of card is used up by work on another."),
+        _("Give the flavor node labels that only its cards have, and let Kueue set them on the pods."),
+    ),
+    "no_pods": (
+        _("It holds quota that nobody else can use, and nothing runs."),
+        _("Look at the owner for why it makes no pods; end the work if it is not needed."),
+    ),
+    "ready_loop": (
+        _("Each attempt takes quota and cards from others and comes to nothing."),
+        _("Read why the pods do not become ready; correct that, or give them more time."),
+    ),
+    "preempted_again": (
+        _("What ran is lost each time, and the work may never end."),
+        _("Save results more often, raise the priority, or move the work to quota of its own."),
+    ),
     # ---- notes of capacity -----------------------------------------------------------------------------------
     "pods_missing": (_SIGHT, _("Let the portal's account read pods.")),
     "mig_invalid": (_OUT, _("Set a valid MIG layout on the nodes.")),

@@ -16,6 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from apps.core.gpu import split_product
 from apps.fleet.vendors import (
     COUNTED,
     Driver,
@@ -111,3 +112,9 @@ def _is_zero(amount: Any) -> bool:
 def first_label(labels: Mapping[str, str], names: tuple[str, ...]) -> str:
     """The value of the first of these labels that is set, "" when none is."""
     return next((labels[name] for name in names if labels.get(name)), "")
+
+
+def model_named_in(labels: Mapping[str, str]) -> str:
+    """The model that labels name by a vendor's product label, "" where they name none."""
+    found = (first_label(labels, vendor.labels.model) for vendor in registry().vendors.values())
+    return split_product(next((label for label in found if label), "")).model

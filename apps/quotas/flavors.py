@@ -14,9 +14,9 @@ from typing import Any
 
 from django.db import connection
 
-from apps.core.gpu import short_model, split_product, unit_of
+from apps.core.gpu import short_model, unit_of
 from apps.fleet.inventory import node_inventory
-from apps.fleet.registry import classify_resource, first_label, registry
+from apps.fleet.registry import classify_resource, model_named_in, registry
 from apps.quotas.volcano_reading import DEVICE_CLASS
 
 _SHAPES = """
@@ -108,14 +108,7 @@ def meaning(*, reached: frozenset[Reached], resource: str, flavor: Mapping[str, 
         unit = {"partition": part, "share": "vgpu_share"}.get(known.unit, "device")
     model = next(iter(models)) if len(models) == 1 else ""
     if not models:
-        model = _model_of(flavor)
+        model = model_named_in((flavor or {}).get("node_labels") or {})
     profiles = {found.profile for found in reached}
     profile = known.profile or (next(iter(profiles)) if len(profiles) == 1 else "")
     return Meaning(True, unit, short_model(model), profile)
-
-
-def _model_of(flavor: Mapping[str, Any] | None) -> str:
-    """The model that a flavor names in its own labels, although no node carries it."""
-    labels = (flavor or {}).get("node_labels") or {}
-    found = (first_label(labels, vendor.labels.model) for vendor in registry().vendors.values())
-    return split_product(next((label for label in found if label), "")).model

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from apps.capacity.notes import NODE_CODES
-from apps.findings import demand, idle, quota, supply
+from apps.findings import between, demand, idle, quota, supply
 from apps.findings.rows import Finding
 from apps.findings.words import WORDS, words
 
@@ -23,6 +23,9 @@ KEYS = [
         f"quota/{what.partition('.')[0]}/east/ClusterQueue/q/{what.partition('.')[2]}"
         for what in quota._TEXTS
     ),
+    *(f"between/{code}/east/ClusterQueue/q/red" for code in between.TEXTS),
+    "between/node_refuses/east/n1",
+    "between/device_unregistered/east",
     "quota/never_admits/east/Cohort/c/cohort_cycle",
     "quota/larger_than_ceiling/east/ClusterQueue/q",
 ]
