@@ -147,12 +147,12 @@ def write_queues(slug: str, queues: int, *, now: datetime) -> Written:
     )
     ClusterObject.objects.bulk_create(objects, batch_size=BATCH)
     work = (
-        Workload(**common, queued_at=now, **{"uid": f"work-{number}", **row})
+        Workload(**common, created_at=now, queued_at=now, **{"uid": f"work-{number}", **row})
         for number, row in enumerate(_work(queues))
     )
     Workload.objects.bulk_create(work, batch_size=BATCH)
     TeamBinding.objects.bulk_create(
-        TeamBinding(cluster=cluster, kind="ClusterQueue", name=queue_name(number), team=team, valid_from=now)
+        TeamBinding(cluster=cluster, kind="cluster_queue", name=queue_name(number), team=team, valid_from=now)
         for number in range(TEAM)
     )
     for source in Source:
