@@ -31,7 +31,7 @@ _HELD = frozenset({"gated", "backoff", "held"})
 _SILENT = {
     "reserved": ("admission", "held"),
     "provisioning": ("provisioning", "scale_up"),
-    "unplaced": ("placement", "unknown"),
+    "unplaced": ("placement", "transient"),
     "starting": ("device", "startup"),
     "evicted": ("admission", "transient"),
 }

@@ -36,6 +36,7 @@ from apps.usage.waits import WaitRow
 
 HEAT_STEPS = 5
 QUEUES_SHOWN = 15
+_SMALLEST = Decimal("0.05")
 WEEKDAYS = (_("Mon"), _("Tue"), _("Wed"), _("Thu"), _("Fri"), _("Sat"), _("Sun"))
 
 
@@ -227,7 +228,8 @@ class WaitTable(PortalTable):
 def _reached(seconds: Seconds | None, row: WaitRow) -> str:
     if seconds is not None:
         return duration_text(seconds)
-    return "–" if row.longest is None else _now("more than %(time)s") % {"time": duration_text(row.longest)}
+    # What was held on purpose all the time has not waited for quota at all.
+    return "–" if not row.longest else _now("more than %(time)s") % {"time": duration_text(row.longest)}
 
 
 # ---- heat maps --------------------------------------------------------------------------------------------------
@@ -257,7 +259,8 @@ def _cell(hours: Decimal, most: Decimal, url: str = "") -> HeatCell:
     if not hours:
         return HeatCell("", 0)
     level = 1 + min(HEAT_STEPS - 1, int(hours / most * HEAT_STEPS)) if most else 1
-    return HeatCell(number_text(hours, places=0 if hours >= 10 else 1), level, url)
+    text = "<0.1" if hours < _SMALLEST else number_text(hours, places=0 if hours >= 10 else 1)
+    return HeatCell(text, level, url)
 
 
 def by_queue(found: BlockedTable) -> Heat:

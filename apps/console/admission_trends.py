@@ -7,6 +7,7 @@ from decimal import Decimal
 
 from django import forms
 from django.http import Http404, HttpRequest, HttpResponseBase
+from django.utils.text import capfirst
 
 from apps.accounts.selectors import visible_teams
 from apps.admissions.labels import CAUSE_LABELS, LAYER_LABELS
@@ -165,7 +166,7 @@ def wait_times(request: HttpRequest) -> HttpResponseBase:
     if wants_csv(request):
         return table_csv(table, request)
     by, groups = form.grouping, {key: label for key, label in WAIT_GROUPS if key}
-    table.columns["label"].column.verbose_name = groups[by]
+    table.columns["label"].column.verbose_name = capfirst(groups[by])
     context = {
         **_frame(page, form),
         "table": page.prepare(table),
