@@ -27,6 +27,7 @@ from apps.console.measures import measure_links, measure_of, show_amount, unit_t
 from apps.console.note_links import note_lines
 from apps.core.formats import NOT_APPLICABLE
 from apps.core.tables import table_csv, wants_csv
+from apps.findings.selectors import Finding, findings_about_node
 from apps.fleet.unregistered import is_rdma
 from apps.observations.models import Source
 
@@ -68,6 +69,16 @@ def capacity(request: HttpRequest) -> HttpResponseBase:
     return page.render("console/capacity.html", context)
 
 
+def _node_findings(found: NodeDetail, page: Page) -> list[Finding]:
+    return findings_about_node(
+        now=page.now,
+        cluster=found.cluster,
+        name=found.node.name,
+        rows=found.rows,
+        team_ids=page.team_ids,
+    )
+
+
 def node(request: HttpRequest, name: str) -> HttpResponseBase:
     page = Page.open(request, sources=(*FLEET, Source.DEVICES, Source.DCGM))
     found = _first_node(page, name)
@@ -104,6 +115,7 @@ def node(request: HttpRequest, name: str) -> HttpResponseBase:
         "operators": [(component_label(row.component), row.version) for row in operators],
         "rdma": {key: n for key, n in found.node.allocatable.items() if is_rdma(key) and n != "0"},
         "idle": sum(card.is_idle for card in cards),
+        "findings": [(one, "") for one in _node_findings(found, page)],
         "chart": Chart.of("node-utilisation", page, node=name, cluster=cluster.slug),
     }
     return page.render("console/node.html", context, section="capacity")

@@ -16,6 +16,7 @@ from apps.console.frame import WORK, Page
 from apps.console.lifeline import lanes_of, ticks_of
 from apps.console.links import queue_url, with_query
 from apps.core.tables import DurationColumn, PortalTable, TextColumn, TimeColumn, table_csv, wants_csv
+from apps.findings.selectors import Finding, findings_about_work
 from apps.observations.models import Event, Pod, Workload
 from apps.usage.start_estimates import estimates_of
 
@@ -90,11 +91,22 @@ def workload(request: HttpRequest, uid: str) -> HttpResponseBase:
         "rows": [_row(number, each) for number, each in enumerate(stretches, start=1)][::-1],
         "phase": phase_label(found.stretch.phase) if found.stretch else "",
         "estimate": _estimate(found, page),
+        "findings": _findings(subject, page),
         "events": _events(subject),
         "pods": _pods(work) if work else [subject.pod],
         "csv_url": with_query(request, format="csv"),
     }
     return page.render("console/workload.html", context, section="admissions")
+
+
+def _findings(subject: Subject, page: Page) -> list[tuple[Finding, str]]:
+    """What goes wrong with it between layers; it leads nowhere else."""
+    if subject.work is None or subject.work.gone_at is not None:
+        return []
+    found = findings_about_work(
+        now=page.now, cluster=subject.cluster, uid=subject.uid, team_ids=page.team_ids
+    )
+    return [(one, "") for one in found]
 
 
 def _estimate(found: Explanation, page: Page) -> str:

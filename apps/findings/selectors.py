@@ -10,7 +10,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from apps.findings.between import WITHOUT_PLUGIN, between_findings
+from apps.capacity.rows import NodeRow
+from apps.findings.between import WITHOUT_PLUGIN, between_findings, unregistered_findings
 from apps.findings.demand import queue_findings, waiting_findings
 from apps.findings.idle import coverage_findings, idle_findings
 from apps.findings.models import FindingSpan
@@ -29,6 +30,7 @@ __all__ = [
     "Target",
     "findings",
     "findings_about",
+    "findings_about_node",
     "findings_about_work",
     "worst_of_queues",
 ]
@@ -81,6 +83,24 @@ def findings_about_work(
 ) -> list[Finding]:
     """What goes wrong between layers with one piece of work."""
     return _finished(between_findings(now=now, clusters=[cluster], team_ids=team_ids, uid=uid))
+
+
+def findings_about_node(
+    *,
+    now: datetime,
+    cluster: Cluster,
+    name: str,
+    rows: Collection[NodeRow],
+    team_ids: Collection[int] | None,
+) -> list[Finding]:
+    """Faults of one node that show between layers; `rows` are its own. Nodes belong to no team."""
+    if team_ids is not None:
+        return []
+    found = [
+        *between_findings(now=now, clusters=[cluster], team_ids=None, node=name),
+        *unregistered_findings(now=now, rows=rows, notes=()),
+    ]
+    return _finished(found)
 
 
 def worst_of_queues(
