@@ -10,7 +10,7 @@ from decimal import Decimal
 from django.utils.functional import Promise
 from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
-from django.utils.translation import gettext as _now
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from apps.admissions.labels import cause_label
@@ -126,7 +126,7 @@ class OutcomeTable(PortalTable):
 
 
 def _asks(shape: Shape) -> str:
-    return quantities_text(shape.devices) or _now("no devices")
+    return quantities_text(shape.devices) or gettext("no devices")
 
 
 def _waiting_like(shape: Shape) -> str:
@@ -169,7 +169,7 @@ class ShapeTable(PortalTable):
         return "; ".join(
             f"{lack.resource}: +{number_text(lack.beyond)}"
             if lack.beyond is not None
-            else f"{lack.resource}: {_now('not offered')}"
+            else f"{lack.resource}: {gettext('not offered')}"
             for lack in record.beyond
         )
 
@@ -229,7 +229,7 @@ def _reached(seconds: Seconds | None, row: WaitRow) -> str:
     if seconds is not None:
         return duration_text(seconds)
     # What was held on purpose all the time has not waited for quota at all.
-    return "–" if not row.longest else _now("more than %(time)s") % {"time": duration_text(row.longest)}
+    return "–" if not row.longest else gettext("more than %(time)s") % {"time": duration_text(row.longest)}
 
 
 # ---- heat maps --------------------------------------------------------------------------------------------------
@@ -270,7 +270,7 @@ def by_queue(found: BlockedTable) -> Heat:
     rows = []
     for queue in shown:
         cells = [found.cells.get((cause, queue)) for cause in found.rows]
-        label = found.column_labels[queue] or _now("no queue")
+        label = found.column_labels[queue] or gettext("no queue")
         rows.append((label, [_cell(c.hours, most, behind(c.query)) if c else HeatCell("", 0) for c in cells]))
     columns = [found.row_labels[cause] for cause in found.rows]
     return Heat(
