@@ -31,12 +31,20 @@ class Position:
 
 _POSITIONS = f"""
 WITH asked AS MATERIALIZED (
-  SELECT DISTINCT cluster_id FROM observations_workload WHERE id = ANY(%(keys)s)
+  SELECT DISTINCT w.cluster_id, CASE WHEN w.kind = 'PodGroup' THEN w.queue_name
+    ELSE coalesce(nullif(w.cluster_queue, ''), l.queue, '') END AS queue
+  FROM observations_workload w
+  LEFT JOIN LATERAL (
+    SELECT o.spec->>'cluster_queue' AS queue FROM observations_clusterobject o
+    WHERE o.cluster_id = w.cluster_id AND o.kind = 'LocalQueue' AND o.namespace = w.namespace AND o.name = w.queue_name
+      AND o.gone_at IS NULL ORDER BY o.id DESC LIMIT 1) l ON true
+  WHERE w.id = ANY(%(keys)s)
 ), leads_to AS MATERIALIZED (
   SELECT DISTINCT ON (cluster_id, namespace, name) cluster_id, namespace, name, spec->>'cluster_queue' AS queue,
     coalesce(spec->>'stop_policy', 'None') <> 'None' AS stopped
   FROM observations_clusterobject
-  WHERE cluster_id IN (SELECT cluster_id FROM asked) AND kind = 'LocalQueue' AND gone_at IS NULL
+  WHERE kind = 'LocalQueue' AND gone_at IS NULL AND cluster_id IN (SELECT cluster_id FROM asked)
+    AND (cluster_id, spec->>'cluster_queue') IN (SELECT cluster_id, queue FROM asked)
   ORDER BY cluster_id, namespace, name, id DESC
 ), waiting AS MATERIALIZED (
   SELECT w.id, w.cluster_id, w.kind, w.namespace, w.name, w.queue_name, w.uid, coalesce(w.priority, 0) AS priority,
@@ -46,6 +54,8 @@ WITH asked AS MATERIALIZED (
   LEFT JOIN leads_to l ON (l.cluster_id, l.namespace, l.name) = (w.cluster_id, w.namespace, w.queue_name)
   WHERE w.cluster_id IN (SELECT cluster_id FROM asked) AND w.state = 'pending' AND w.gone_at IS NULL
     AND (w.kind = 'PodGroup' OR l.stopped IS NOT TRUE)
+    AND (w.cluster_id, CASE WHEN w.kind = 'PodGroup' THEN w.queue_name
+      ELSE coalesce(nullif(w.cluster_queue, ''), l.queue) END) IN (SELECT cluster_id, queue FROM asked)
 ), ranked AS (
   SELECT id, cluster_id, kind, namespace, name, queue,
     row_number() OVER (PARTITION BY cluster_id, kind, queue
