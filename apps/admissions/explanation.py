@@ -6,8 +6,9 @@ Invariant: work that the reader may not see is not found.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from apps.accounts.models import Team
@@ -21,6 +22,7 @@ from apps.admissions.life_selectors import (
     life_of_work,
     other_attempts,
     plain_pods,
+    pods_of,
     siblings,
     work_uid_of_pod,
 )
@@ -112,6 +114,14 @@ def explain(*, uid: str, now: datetime, team_ids: Collection[int] | None) -> Exp
     )
     stretch = life.now
     verdict = _verdict(subject, stretch)
+    if (
+        stretch is not None
+        and verdict is not None
+        and stretch.phase == "unplaced"
+        and stretch.rule != "phase"
+    ):
+        stretch = replace(stretch, layer=verdict.layer, cause=verdict.cause, rule=verdict.rule)
+        life = replace(life, stretches=[*life.stretches[:-1], stretch])
     sentence, action = _words(stretch, verdict)
     same = Siblings((), 0, 0)
     if verdict is not None:
@@ -149,7 +159,26 @@ def _verdict(subject: Subject, stretch: Stretch | None) -> Verdict | None:
             message=stretch.message,
             checks=subject.work.checks if stretch.state == Workload.State.RESERVED else (),
         )
+    if stretch.phase == "unplaced":
+        return Surroundings([subject.cluster.pk]).verdict(
+            cluster_id=subject.cluster.pk,
+            queue="",
+            state="",
+            reason=stretch.reason,
+            message=stretch.message,
+            checks=(),
+            one_pod=_one_pod(subject),
+        )
     return classify(reason=stretch.reason, message=stretch.message)
+
+
+def _one_pod(subject: Subject) -> str:
+    """What a pod of it that has no node asks for: the scheduler's text is read beside the nodes that could take it."""
+    pod = subject.pod
+    if subject.work is not None:
+        waiting = pods_of(subject.work).filter(gone_at=None, node_name="")
+        pod = waiting.order_by("name", "id").first()
+    return json.dumps({"requests": pod.requests, "placement": pod.placement}) if pod else "{}"
 
 
 def _words(stretch: Stretch | None, verdict: Verdict | None) -> tuple[str, str]:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.db import connection
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from apps.admissions.blocks import Block, block_of
 from apps.admissions.classifier import Verdict
@@ -94,6 +94,15 @@ def work_uid_of_pod(pod: Pod) -> str:
         belongs |= Q(name=pod.pod_group)
     found = Workload.objects.filter(belongs, cluster=pod.cluster_id, namespace=pod.namespace)
     return found.order_by("-created_at", "-id").values_list("uid", flat=True).first() or ""
+
+
+def pods_of(work: Workload) -> QuerySet[Pod]:
+    """Its GPU pods: those of its group and those of its owner."""
+    holding = Q(devices__gt=0) | ~Q(claims=[])
+    belongs = Q(pod_group=work.name)
+    if work.owner_uid:
+        belongs |= Q(owner_uid=work.owner_uid)
+    return Pod.objects.filter(holding, belongs, cluster=work.cluster_id, namespace=work.namespace)
 
 
 def siblings(

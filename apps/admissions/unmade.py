@@ -1,7 +1,8 @@
 """Work of which no Workload was made: the owner's events say why. Input: events; output: frozen rows.
 
 A webhook that refuses, a missing WorkloadPriorityClass, a full ResourceQuota or a refused pod leave nothing but events
-on the Job (JobSet, RayCluster, Volcano Job …). Access is by the owner's namespace, as no queue is known.
+on the Job (JobSet, RayCluster, Volcano Job …). Kueue up to 0.17 says of a missing WorkloadPriorityClass nothing but in
+its own log: there a Job that is suspended and stays without a Workload is all that can be seen. Access is by the owner's namespace, as no queue is known.
 
 Invariants: an owner that has a Workload, a PodGroup or a pod is none of these; what was not said again within
 STILL_SAID is over (the cluster repeats it, more and more seldom); `team_ids` is applied before anything is returned.
@@ -15,10 +16,13 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import connection
+from django.utils.translation import gettext
 
 from apps.accounts.models import Team
 from apps.admissions.classifier import Verdict, classify
+from apps.admissions.parts import part_of
 from apps.admissions.pending import Criteria, chosen_clusters
+from apps.admissions.rulebook import rule_book
 from apps.fleet.models import Cluster
 from apps.fleet.selectors import UNBOUND, BindingIndex
 
@@ -34,20 +38,24 @@ REASONS = (
     *("FailedToCreateHeadPod", "FailedToCreateWorkerPod", "FailedCreatePod", "PodGroupError"),
 )
 KEPT = timedelta(days=7)
+# A job begins suspended; its Workload follows within seconds and is read with the next pull.
+SETTLED = timedelta(minutes=3)
 
 _UNMADE = """
 SELECT DISTINCT ON (e.cluster_id, e.object_uid) e.cluster_id, e.object_kind, e.object_uid, e.namespace, e.object_name,
   e.reason, e.message, min(coalesce(e.first_at, e.created_at)) OVER same, max(coalesce(e.last_at, e.created_at)) OVER same,
   sum(e.count) OVER same
 FROM observations_event e
-WHERE e.cluster_id = ANY(%(clusters)s) AND e.reason = ANY(%(reasons)s) AND e.object_kind = ANY(%(kinds)s) AND e.type = 'Warning' AND e.object_uid <> ''
+WHERE e.cluster_id = ANY(%(clusters)s) AND e.object_kind = ANY(%(kinds)s) AND e.object_uid <> ''
+  AND (e.reason = ANY(%(reasons)s) AND e.type = 'Warning' OR e.reason = 'Suspended' AND e.object_kind = 'Job'
+    AND e.created_at > %(still)s AND coalesce(e.last_at, e.created_at) <= %(settled)s)
   AND e.created_at > %(oldest)s AND e.created_at <= %(now)s
   AND NOT EXISTS (SELECT FROM observations_workload w WHERE w.cluster_id = e.cluster_id
     AND w.namespace = e.namespace AND w.owner_uid = e.object_uid)
   AND NOT EXISTS (SELECT FROM observations_pod p WHERE p.cluster_id = e.cluster_id
     AND p.namespace = e.namespace AND p.owner_uid = e.object_uid)
 WINDOW same AS (PARTITION BY e.cluster_id, e.object_uid)
-ORDER BY e.cluster_id, e.object_uid, coalesce(e.last_at, e.created_at) DESC, e.id DESC
+ORDER BY e.cluster_id, e.object_uid, e.type = 'Warning' DESC, coalesce(e.last_at, e.created_at) DESC, e.id DESC
 """
 
 
@@ -92,6 +100,8 @@ def unmade(
         "kinds": list(OWNER_KINDS),
         "now": now,
         "oldest": now - KEPT,
+        "still": now - STILL_SAID,
+        "settled": now - SETTLED,
     }
     with connection.cursor() as cursor:
         cursor.execute(_UNMADE, params)
@@ -122,7 +132,7 @@ def unmade(
             team_name=team.name if team else "",
             reason=reason,
             message=message,
-            verdict=classify(reason=reason, message=message),
+            verdict=_verdict(reason, message),
             since=since,
             last_at=last_at,
             times=int(times),
@@ -130,6 +140,17 @@ def unmade(
         if _matches(row, wanted):
             rows.append(row)
     return sorted(rows, key=lambda row: (row.since, row.cluster_id, row.namespace, row.name))
+
+
+def _verdict(reason: str, message: str) -> Verdict:
+    if reason != "Suspended":
+        return classify(reason=reason, message=message)
+    text = gettext(
+        "The job is suspended and no queue took it: it names no queue, or a WorkloadPriorityClass that does not exist,"
+        " or it was suspended on purpose."
+    )
+    part = part_of(rule_book().rules["misconfigured"], text)
+    return Verdict(part.layer, part.cause, part.rule, part.severity, part.next_step, part, (part,))
 
 
 def _matches(row: UnmadeRow, wanted: Criteria) -> bool:

@@ -10,6 +10,7 @@ from apps.admissions.estimate_words import estimate_text
 from apps.admissions.explanation import Explanation, Subject, explain
 from apps.admissions.labels import cause_label, layer_label
 from apps.admissions.life import PLACED, Stretch
+from apps.admissions.life_selectors import pods_of
 from apps.admissions.life_words import evidence_label, phase_label
 from apps.admissions.work import asked_devices, held_devices
 from apps.console.frame import WORK, Page
@@ -137,9 +138,4 @@ def _events(subject: Subject) -> list[Event]:
 
 
 def _pods(work: Workload) -> list[Pod]:
-    holding = Q(devices__gt=0) | ~Q(claims=[])
-    pods = Pod.objects.filter(holding, cluster=work.cluster_id, namespace=work.namespace)
-    belongs = Q(pod_group=work.name)
-    if work.owner_uid:
-        belongs |= Q(owner_uid=work.owner_uid)
-    return list(pods.filter(belongs).order_by("name", "id")[:PODS_SHOWN])
+    return list(pods_of(work).order_by("name", "id")[:PODS_SHOWN])

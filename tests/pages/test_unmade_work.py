@@ -94,6 +94,21 @@ def test_what_has_work_or_pods_or_is_over_is_none(owned: World) -> None:
     assert rows(owned) == []
 
 
+def test_a_suspended_job_that_no_queue_takes_says_so(owned: World) -> None:
+    """All that is seen of a missing WorkloadPriorityClass where the queue's controller says nothing."""
+    told: dict[str, Any] = {"type": "Normal", "count": 1}
+    said(owned, "left", "Suspended", "Job suspended", **told)
+    said(owned, "just-made", "Suspended", "Job suspended", minutes=2, **told)
+    said(owned, "old", "Suspended", "Job suspended", minutes=61, **told)
+    said(owned, "queued", "Suspended", "Job suspended", **told)
+    workload(owned, "made", namespace="red-jobs", owner_uid="job-queued")
+    said(owned, "refused", *SAID[0][:2], minutes=9)
+    said(owned, "refused", "Suspended", "Job suspended", minutes=4, **told)
+    assert rows(owned) == [("refused", "priority-class-missing"), ("left", "misconfigured")]
+    (row,) = unmade(now=owned.now, team_ids=None, criteria=Criteria(q="left"))
+    assert (row.verdict.layer, row.cause) == ("admission", "configuration")
+
+
 def test_filters_and_teams(owned: World) -> None:
     said(owned, "mine", *SAID[0][:2])
     said(owned, "theirs", *SAID[1][:2], team="blue")
