@@ -166,10 +166,9 @@ class ShapeTable(PortalTable):
         return self.value_beyond(record)
 
     def value_beyond(self, record: Shape) -> str:
+        nowhere = gettext("not offered")
         return "; ".join(
-            f"{lack.resource}: +{number_text(lack.beyond)}"
-            if lack.beyond is not None
-            else f"{lack.resource}: {gettext('not offered')}"
+            f"{lack.resource}: {nowhere if lack.beyond is None else '+' + number_text(lack.beyond)}"
             for lack in record.beyond
         )
 
