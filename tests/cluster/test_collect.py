@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from django.conf import settings
 
 from apps.fleet.models import Cluster
 from apps.observations import models
@@ -44,11 +45,13 @@ def test_a_pull_ends_well_and_the_next_one_only_asks_what_changed(
     cluster: Cluster, pull: Pull, source: str
 ) -> None:
     first = pull(source)
-    assert (first.outcome, first.error) == ("ok", "")
     assert first.quarantined == 0
     state = SourceState.objects.get(cluster=cluster, source=source)
     second = pull(source)
-    assert (second.outcome, second.error) == ("ok", "")
+    for run in (first, second):
+        assert run.outcome == "ok"
+        # Volcano's kinds may be served where no scheduler of its is configured; that is said, and nothing else.
+        assert run.error == "" or (source == "volcano" and settings.VOLCANO_CONFIGMAP[1] in run.error)
     if state.presence == "installed":
         assert (first.mode, second.mode) == ("list", "watch")
         assert second.objects_seen <= first.objects_seen
