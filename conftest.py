@@ -12,6 +12,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import pytest
@@ -78,6 +79,20 @@ def _nothing_remembered() -> Iterator[None]:
 
         STORE.clear()
         forget()
+
+
+@pytest.fixture(autouse=True)
+def _partitioned_rows_end_with_their_test(
+    request: pytest.FixtureRequest, django_db_blocker: Any
+) -> Iterator[None]:
+    """A test that commits is followed by a flush, which does not know the partitioned tables."""
+    yield
+    marked = request.node.get_closest_marker("django_db")
+    if "transactional_db" in request.fixturenames or (marked and marked.kwargs.get("transaction")):
+        from tests.emptying import empty_partitioned_tables
+
+        with django_db_blocker.unblock():
+            empty_partitioned_tables()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -112,12 +112,10 @@ def _people(cluster: Cluster) -> None:
 
 def _empty() -> None:
     """Leave the database as other tests expect it; the partitioned tables are not Django's to flush."""
+    from tests.emptying import empty_partitioned_tables
+
     call_command("flush", interactive=False, verbosity=0)
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "TRUNCATE observations_transition, observations_event, observations_devicesample,"
-            " observations_collectionrun"
-        )
+    empty_partitioned_tables()
     connection.close()
 
 
