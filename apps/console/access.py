@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from datetime import datetime
-
+from django import forms
 from django.http import Http404, HttpRequest
 from django.shortcuts import get_object_or_404
 
 from apps.accounts.models import Team, User
 from apps.accounts.selectors import sees_all_teams, visible_teams
-from apps.fleet.selectors import BindingIndex
-from apps.observations.models import Workload
 
 
 def reader(request: HttpRequest) -> User:
@@ -31,17 +27,7 @@ def team_or_404(request: HttpRequest, slug: str) -> Team:
     return get_object_or_404(visible_teams(reader(request)), slug=slug)
 
 
-def owner_or_404(
-    *, workload: Workload, queue: str, team_ids: Collection[int] | None, at: datetime
-) -> int | None:
-    """The team that owns this work now; 404 when the reader may not see it. `queue`: where it leads."""
-    team_id = BindingIndex.load(at, clusters=[workload.cluster_id]).team_id_for(
-        workload.cluster_id,
-        namespace=workload.namespace,
-        queue_name=workload.queue_name,
-        queue=queue,
-        volcano=workload.kind == Workload.Kind.POD_GROUP,
-    )
-    if team_ids is not None and team_id not in team_ids:
+def named_or_404(form: forms.BaseForm) -> None:
+    """404 when a filter names what does not exist or may not be seen; other faults are for the page to show."""
+    if any(error.code == "not_found" for errors in form.errors.as_data().values() for error in errors):
         raise Http404
-    return team_id

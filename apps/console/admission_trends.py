@@ -5,14 +5,13 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from django import forms
-from django.http import Http404, HttpRequest, HttpResponseBase
+from django.http import HttpRequest, HttpResponseBase
 from django.utils.text import capfirst
 
 from apps.accounts.selectors import visible_teams
 from apps.admissions.labels import CAUSE_LABELS, LAYER_LABELS
 from apps.admissions.sizes import SIZES
-from apps.console.access import reader
+from apps.console.access import named_or_404, reader
 from apps.console.admission_tables import (
     BlockedWorkTable,
     NeverTable,
@@ -46,17 +45,11 @@ from apps.usage.waits import wait_table
 WINDOWS = ("24h", "7d", "30d", "90d", "365d")
 
 
-def not_found_or(form: forms.Form) -> None:
-    """404 for what does not exist or may not be seen; other faults are shown on the page."""
-    if any(error.code == "not_found" for errors in form.errors.as_data().values() for error in errors):
-        raise Http404
-
-
 def over_time(request: HttpRequest) -> HttpResponseBase:
     page = Page.open(request, sources=WORK)
     form = BlockedForm(request.GET, now=page.now, team_ids=page.team_ids)
     if not form.is_valid():
-        not_found_or(form)
+        named_or_404(form)
         return page.render("console/admissions_over_time.html", {"form": form}, section="admissions")
     window, criteria, teams = form.time_window, form.criteria, page.team_ids
     trend = TrendTable(
@@ -126,7 +119,7 @@ def work(request: HttpRequest) -> HttpResponseBase:
     page = Page.open(request, sources=WORK)
     form = BlockedWorkForm(request.GET, now=page.now, team_ids=page.team_ids)
     if not form.is_valid():
-        not_found_or(form)
+        named_or_404(form)
         return page.render("console/blocked_work.html", {"form": form}, section="admissions")
     rows = blocked_work(now=page.now, window=form.time_window, team_ids=page.team_ids, criteria=form.criteria)
     table = BlockedWorkTable(rows)
@@ -153,7 +146,7 @@ def wait_times(request: HttpRequest) -> HttpResponseBase:
     page = Page.open(request, sources=WORK)
     form = WaitForm(request.GET, now=page.now, team_ids=page.team_ids)
     if not form.is_valid():
-        not_found_or(form)
+        named_or_404(form)
         return page.render("console/wait_times.html", {"form": form}, section="admissions")
     rows = wait_table(
         now=page.now,

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from django.http import Http404, HttpRequest, HttpResponseBase
+from django.http import HttpRequest, HttpResponseBase
 
 from apps.accounts.selectors import visible_teams
 from apps.admissions.filters import WaitingForm
 from apps.admissions.labels import CAUSE_LABELS
 from apps.admissions.selectors import reason_counts, waiting
 from apps.admissions.unmade import unmade
-from apps.console.access import reader
+from apps.console.access import named_or_404, reader
 from apps.console.charts import Chart
 from apps.console.frame import WORK, Page
 from apps.console.links import with_query
@@ -23,8 +23,7 @@ def admissions(request: HttpRequest) -> HttpResponseBase:
     page = Page.open(request, sources=WORK)
     form = WaitingForm(request.GET, now=page.now, team_ids=page.team_ids)
     if not form.is_valid():
-        if any(error.code == "not_found" for errors in form.errors.as_data().values() for error in errors):
-            raise Http404
+        named_or_404(form)
         return page.render("console/admissions.html", {"form": form})
     table = WaitingTable(waiting(now=page.now, team_ids=page.team_ids, criteria=form.criteria))
     if wants_csv(request):

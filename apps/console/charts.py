@@ -7,7 +7,7 @@ history does not delay the numbers of now.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -52,15 +52,7 @@ def _reasons(page: Page) -> Series:
         team_ids=page.team_ids,
         criteria=form.criteria,
     )
-    causes = form.grouping == "cause"
-    keys = list(found.values)
-    shown, rest = (keys[: KEYS_SHOWN - 1], keys[KEYS_SHOWN - 1 :]) if len(keys) > KEYS_SHOWN else (keys, [])
-    lines = [
-        Line(found.labels[key], _cause_colour(key) if causes else PALETTE[i], found.values[key])
-        for i, key in enumerate(shown)
-    ]
-    if rest:
-        lines.append(Line(gettext("others"), PALETTE[-1], _sum_of([found.values[key] for key in rest])))
+    lines = _stack(found.values, found.labels, by=form.grouping)
     times = [piece.start for piece in found.buckets]
     return Series(
         times=times, lines=lines, unit=gettext("workloads"), stacked=True, daily=bucket is Bucket.DAY
@@ -81,19 +73,12 @@ def _blocked(page: Page) -> Series:
         raise Http404
     criteria, by = form.criteria, form.grouping
     found = blocked_series(window=form.time_window, by=by, team_ids=page.team_ids, criteria=criteria)
-    keys = list(found.hours)
-    shown, rest = (keys[: KEYS_SHOWN - 1], keys[KEYS_SHOWN - 1 :]) if len(keys) > KEYS_SHOWN else (keys, [])
-    lines = [
-        Line(
-            found.labels[key],
-            _cause_colour(key) if by == "cause" else PALETTE[i],
-            found.hours[key],
-            urls=[behind(found.query(key, piece)) for piece in found.buckets],
-        )
-        for i, key in enumerate(shown)
-    ]
-    if rest:
-        lines.append(Line(gettext("others"), PALETTE[-1], _sum_of([found.hours[key] for key in rest])))
+    lines = _stack(
+        found.hours,
+        found.labels,
+        by=by,
+        urls=lambda key: [behind(found.query(key, piece)) for piece in found.buckets],
+    )
     unit = gettext("%(resource)s-hours") % {"resource": resource_text(criteria.resource)}
     return Series(
         times=[piece.start for piece in found.buckets],
@@ -102,6 +87,25 @@ def _blocked(page: Page) -> Series:
         stacked=True,
         daily=found.reading.step != "hour",
     )
+
+
+def _stack(
+    values: Mapping[str, Sequence[Decimal | None]],
+    labels: Mapping[str, str],
+    *,
+    by: str,
+    urls: Callable[[str], Sequence[str]] = lambda _key: (),
+) -> list[Line]:
+    """The first keys as layers of a stack, all others as one; a cause has a colour of its own."""
+    keys = list(values)
+    shown, rest = (keys[: KEYS_SHOWN - 1], keys[KEYS_SHOWN - 1 :]) if len(keys) > KEYS_SHOWN else (keys, [])
+    lines = [
+        Line(labels[key], _cause_colour(key) if by == "cause" else PALETTE[i], values[key], urls=urls(key))
+        for i, key in enumerate(shown)
+    ]
+    if rest:
+        lines.append(Line(gettext("others"), PALETTE[-1], _sum_of([values[key] for key in rest])))
+    return lines
 
 
 def _sum_of(columns: Sequence[Sequence[Decimal | None]]) -> list[Decimal | None]:

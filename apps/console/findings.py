@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from django.http import Http404, HttpRequest, HttpResponseBase
+from django.http import HttpRequest, HttpResponseBase
 
+from apps.console.access import named_or_404
 from apps.console.finding_table import FindingTable
 from apps.console.frame import Page
 from apps.core.tables import table_csv, wants_csv
@@ -16,8 +17,7 @@ def findings(request: HttpRequest) -> HttpResponseBase:
     page = Page.open(request, sources=tuple(Source))
     form = FindingForm(request.GET, now=page.now, team_ids=page.team_ids)
     valid = form.is_valid()
-    if any(error.code == "not_found" for errors in form.errors.as_data().values() for error in errors):
-        raise Http404
+    named_or_404(form)
     found = find(now=page.now, clusters=page.clusters, team_ids=form.narrowed_team_ids()) if valid else []
     shown = form.keep(found) if valid else []
     table = FindingTable(shown)
