@@ -16,7 +16,9 @@ from typing import Any, Literal
 from django.db import connection, transaction
 
 from apps.accounts.models import Team
+from apps.admissions.blocks import BLOCKS, BLOCKS_ON, block_params
 from apps.admissions.labels import NO_REASON, cause_label, reason_label
+from apps.admissions.life_sources import PHASE_FACTS, PHASE_JOINS, PHASE_OF_SPAN
 from apps.admissions.ownership import OWNERS, OWNERS_ON, owner_params
 from apps.admissions.pending import (
     WAITING_STATES,
@@ -24,7 +26,6 @@ from apps.admissions.pending import (
     chosen_clusters,
     escape_like,
 )
-from apps.admissions.surroundings import Surroundings
 from apps.core.windows import Bucket, Window
 from apps.fleet.selectors import UNBOUND
 
@@ -43,27 +44,27 @@ class ReasonSeries:
 
 
 # Volcano's reason for a group without a condition stands in an Event (see pending.py).
-_TEXTS = """
-SELECT s.id, s.cluster_id, s.kind, s.namespace, s.queue_name, s.queue, s.state, s.started_at, s.ended_at,
-  coalesce(e.reason, s.reason) AS reason, coalesce(e.message, s.message) AS message
-FROM observations_statespan s
+_TEXTS = f"""
+WITH {PHASE_FACTS}
+SELECT s.cluster_id, s.kind, s.namespace, s.queue_name, s.queue, s.state, s.started_at, s.ended_at,
+  coalesce(e.reason, s.reason) AS reason, coalesce(e.message, s.message) AS message,
+  CASE WHEN s.kind = 'PodGroup' AND s.state = 'reserved' THEN 'unplaced' ELSE {PHASE_OF_SPAN} END AS phase
+FROM observations_statespan s {PHASE_JOINS}
 LEFT JOIN LATERAL (
   SELECT e.reason, e.message FROM observations_event e
   WHERE s.kind = 'PodGroup' AND s.message = '' AND e.cluster_id = s.cluster_id AND e.object_uid = s.uid
     AND e.reason = 'Unschedulable' AND e.created_at < coalesce(s.ended_at, 'infinity')
   ORDER BY (e.type = 'Normal' AND s.state = 'pending') DESC, coalesce(e.last_at, e.created_at) DESC LIMIT 1
 ) e ON true
-WHERE s.cluster_id = ANY(%(clusters)s) AND s.state = ANY(%(states)s)
+WHERE s.cluster_id = ANY(%(life_clusters)s) AND s.state = ANY(%(states)s)
   AND s.started_at < %(end)s AND coalesce(s.ended_at, 'infinity') > %(start)s
   AND (%(kind)s = '' OR s.kind = %(kind)s)
   AND (%(queue)s = '' OR s.queue = %(queue)s OR s.queue_name = %(queue)s)
   AND (%(q)s = '' OR s.namespace || '/' || s.name || ' ' || s.queue_name || ' ' || s.queue || ' ' || s.message
     ILIKE '%%' || %(q)s || '%%')
-"""
+"""  # noqa: S608 - constants of this module only
 
 _MAKE_TEXTS = f"CREATE TEMP TABLE waiting_spans ON COMMIT DROP AS {_TEXTS}"
-
-_CLASSES = "SELECT DISTINCT cluster_id, queue, state, reason, message FROM waiting_spans"
 
 _SUMS = f"""
 SELECT bucket, key, sum(extract(epoch FROM
@@ -79,13 +80,7 @@ CROSS JOIN LATERAL generate_series(date_trunc(%(unit)s, low, 'UTC'), high - inte
 WHERE low < high GROUP BY bucket, key
 """  # noqa: S608 - constants of this module only
 
-_CLASS_JOIN = """
-JOIN unnest(%(class_cluster)s::bigint[], %(class_queue)s::text[], %(class_state)s::text[],
-  %(class_reason)s::text[], %(class_message)s::text[], %(class_cause)s::text[])
-  AS c(cluster_id, queue, state, reason, message, cause)
-  ON c.cluster_id = s.cluster_id AND c.queue = s.queue AND c.state = s.state AND c.reason = s.reason
-  AND c.message = s.message
-"""
+_OF_CAUSE = f"JOIN {BLOCKS} ON {BLOCKS_ON} AND (%(cause)s = '' OR b.cause = %(cause)s)"
 _REASON_KEY = "coalesce(nullif(s.reason, ''), %(no_reason)s)"
 _FIRST_SPAN = "SELECT min(started_at) FROM observations_statespan WHERE cluster_id = ANY(%s)"
 
@@ -108,7 +103,7 @@ def reason_series(
     first = _first_span(clusters)
     lengths = [_observed(piece, first, now) for piece in buckets]
     params: dict[str, Any] = {
-        "clusters": clusters,
+        "life_clusters": clusters,
         "states": [*WAITING_STATES, "deactivated"] if wanted.deactivated else list(WAITING_STATES),
         "start": covered.start,
         "end": min(covered.end, now),
@@ -159,7 +154,7 @@ def _owners(params: Mapping[str, Any], wanted: Criteria, team_ids: Collection[in
         found = Team.objects.filter(slug=wanted.team).values_list("pk", flat=True)
         named = [pk for pk in found if team_ids is None or pk in team_ids]
     return owner_params(
-        cluster_ids=params["clusters"],
+        cluster_ids=params["life_clusters"],
         start=params["start"],
         end=params["end"],
         states=params["states"],
@@ -183,29 +178,13 @@ def _seconds(
             )
         everything = {**params, **_owners(params, wanted, team_ids)}
         if by == "cause" or wanted.cause:
-            cursor.execute(_CLASSES)
-            everything.update(_classes(cursor.fetchall(), params["clusters"], wanted.cause))
-            query = _SUMS.format(key="c.cause" if by == "cause" else _REASON_KEY, classes=_CLASS_JOIN)
+            everything.update(
+                block_params(clusters=params["life_clusters"], relation="waiting_spans"), cause=wanted.cause
+            )
+            query = _SUMS.format(key="b.cause" if by == "cause" else _REASON_KEY, classes=_OF_CAUSE)
         else:
             query = _SUMS.format(key=_REASON_KEY, classes="")
         cursor.execute(query, everything)
         for start, key, seconds in cursor.fetchall():
             sums.setdefault(key, {})[start] = seconds
     return sums
-
-
-def _classes(rows: Sequence[tuple[Any, ...]], clusters: Sequence[int], cause: str) -> dict[str, Any]:
-    """Each distinct text with its cause, as arrays; with `cause` only the texts of that cause."""
-    surroundings = Surroundings(clusters)
-    found = [
-        (
-            *row,
-            surroundings.verdict(
-                cluster_id=row[0], queue=row[1], state=row[2], reason=row[3], message=row[4], checks=()
-            ).cause,
-        )
-        for row in rows
-    ]
-    kept = [row for row in found if not cause or row[5] == cause]
-    names = ("cluster", "queue", "state", "reason", "message", "cause")
-    return {f"class_{name}": [row[i] for row in kept] for i, name in enumerate(names)}

@@ -17,7 +17,8 @@ from django.db.models import Q, QuerySet
 from apps.admissions.blocks import Block, block_of
 from apps.admissions.classifier import Verdict
 from apps.admissions.life import Eviction, Life, Stretch, life_of, preemption_in
-from apps.admissions.life_relation import BLOCKING, JOBSET_UID, LIFE, life_params
+from apps.admissions.life_relation import BLOCKING, LIFE, life_params
+from apps.admissions.life_sources import JOBSET_UID
 from apps.admissions.pending import Criteria
 from apps.admissions.selectors import WaitingRow, waiting
 from apps.admissions.surroundings import Surroundings

@@ -28,7 +28,8 @@ from apps.admissions.between_layers import (
     Rejection,
 )
 from apps.admissions.life import Eviction, preemption_in
-from apps.admissions.life_relation import JOBSET_UID, LIFE, life_params
+from apps.admissions.life_relation import LIFE, life_params
+from apps.admissions.life_sources import JOBSET_UID
 from apps.admissions.surroundings import decoded
 from apps.admissions.work import asked_devices, held_devices
 from apps.core.working_memory import sorted_in_memory

@@ -12,7 +12,7 @@ from apps.admissions.selectors import NO_REASON, Criteria, ReasonSeries, reason_
 from apps.core.windows import Bucket, Window
 from apps.fleet.selectors import UNBOUND
 
-from .builders import T0, bind, hours, make_cluster, make_event, make_span, make_team, make_work
+from .builders import T0, bind, hours, make_cluster, make_event, make_object, make_span, make_team, make_work
 
 pytestmark = pytest.mark.django_db
 D = Decimal
@@ -126,3 +126,31 @@ def test_filters_narrow_the_history() -> None:
     assert set(lines(series(0, 1, criteria=Criteria(deactivated=True)))) == {
         "Pending", "Inadmissible", "Deactivated", "none",
     }  # fmt: skip
+
+
+def test_the_phase_counts_as_it_does_in_the_life_of_work() -> None:
+    """Whatever the rollups make of a span is made of it here: checks that ask for nodes, silence, broken queues."""
+    cluster = make_cluster()
+    make_object(
+        cluster, "AdmissionCheck", "capacity", spec={"controller": "kueue.x-k8s.io/provisioning-request"}
+    )
+    broken = {"Active": {"status": "False", "reason": "FlavorNotFound"}}
+    make_object(cluster, "ClusterQueue", "team-b", status={"conditions": broken})
+    reserved = {"state": "reserved", "reason": "ChecksOpen"}
+    span(cluster, "nodes", 0, 1, message="capacity: Pending", **reserved)
+    span(cluster, "silent", 0, 1, state="reserved", reason="", message="")
+    span(
+        cluster,
+        "broken",
+        0,
+        1,
+        reason="Inadmissible",
+        message="ClusterQueue team-b is inactive",
+        queue="team-b",
+    )
+    gang = make_work(cluster, "gang", kind="PodGroup", queue_name="research", gone_at=hours(9))
+    make_span(gang, start=hours(0), end=hours(1), state="reserved", reason="", message="")
+    span(cluster, "given-up", 0, 1, state="deactivated", reason="", message="")
+    found = lines(series(0, 1, by="cause", criteria=Criteria(deactivated=True)))
+    assert found == {"configuration": [D(1)], "held": [D(2)], "scale_up": [D(1)], "transient": [D(1)]}
+    assert lines(series(0, 1, criteria=Criteria(cause="scale_up"))) == {"ChecksOpen": [D(1)]}
