@@ -14,6 +14,7 @@ from datetime import datetime
 from apps.accounts.models import Team
 from apps.admissions.blocks import block_of
 from apps.admissions.classifier import Verdict, classify
+from apps.admissions.estimates import Estimate
 from apps.admissions.labels import next_step, verdict_sentence
 from apps.admissions.life import Life, Stretch
 from apps.admissions.life_relation import BLOCKING
@@ -56,7 +57,9 @@ class Subject:
 @dataclass(frozen=True, slots=True)
 class Explanation:
     """`sentence` and `action` answer "why is it not running and what can I do"; `action` is "" where it runs or is over.
-    `stretch`: the present one, None when the work is gone; `verdict` None where nothing keeps it from running."""
+    `stretch`: the present one, None when the work is gone; `verdict` None where nothing keeps it from running.
+    `estimate` and `unseen_run_seconds`, how long the evicted attempts ran that nobody saw, are known to the rollups
+    (apps.usage.explained); None: not known, or there is none."""
 
     subject: Subject
     life: Life
@@ -67,6 +70,8 @@ class Explanation:
     standing: Standing
     siblings: Siblings
     others: list[Workload]
+    estimate: Estimate | None = None
+    unseen_run_seconds: int | None = None
 
 
 def find_subject(*, uid: str, now: datetime, team_ids: Collection[int] | None) -> Subject | None:

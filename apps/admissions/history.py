@@ -46,7 +46,7 @@ class ReasonSeries:
 # Volcano's reason for a group without a condition stands in an Event (see pending.py).
 _TEXTS = f"""
 WITH {PHASE_FACTS}
-SELECT s.cluster_id, s.kind, s.namespace, s.queue_name, s.queue, s.state, s.started_at, s.ended_at,
+SELECT s.cluster_id, s.kind, s.uid, s.namespace, s.queue_name, s.queue, s.state, s.started_at, s.ended_at,
   coalesce(e.reason, s.reason) AS reason, coalesce(e.message, s.message) AS message,
   CASE WHEN s.kind = 'PodGroup' AND s.state = 'reserved' THEN 'unplaced' ELSE {PHASE_OF_SPAN} END AS phase
 FROM observations_statespan s {PHASE_JOINS}
@@ -71,8 +71,8 @@ SELECT bucket, key, sum(extract(epoch FROM
   least(high, bucket + %(step)s) - greatest(low, bucket))) AS seconds
 FROM (
   SELECT {{key}} AS key,
-    greatest(s.started_at, o.owned_from, %(start)s) AS low,
-    least(coalesce(s.ended_at, 'infinity'), o.owned_to, %(end)s) AS high
+    greatest(s.started_at, o.owned_from, %(start)s{{low}}) AS low,
+    least(coalesce(s.ended_at, 'infinity'), o.owned_to, %(end)s{{high}}) AS high
   FROM waiting_spans s JOIN {OWNERS} ON {OWNERS_ON} {{classes}}
 ) parts
 CROSS JOIN LATERAL generate_series(date_trunc(%(unit)s, low, 'UTC'), high - interval '1 microsecond', %(step)s)
@@ -81,6 +81,7 @@ WHERE low < high GROUP BY bucket, key
 """  # noqa: S608 - constants of this module only
 
 _OF_CAUSE = f"JOIN {BLOCKS} ON {BLOCKS_ON} AND (%(cause)s = '' OR b.cause = %(cause)s)"
+_JUDGED = {"low": ", b.judged_from", "high": ", b.judged_to"}
 _REASON_KEY = "coalesce(nullif(s.reason, ''), %(no_reason)s)"
 _FIRST_SPAN = "SELECT min(started_at) FROM observations_statespan WHERE cluster_id = ANY(%s)"
 
@@ -181,9 +182,11 @@ def _seconds(
             everything.update(
                 block_params(clusters=params["life_clusters"], relation="waiting_spans"), cause=wanted.cause
             )
-            query = _SUMS.format(key="b.cause" if by == "cause" else _REASON_KEY, classes=_OF_CAUSE)
+            query = _SUMS.format(
+                key="b.cause" if by == "cause" else _REASON_KEY, classes=_OF_CAUSE, **_JUDGED
+            )
         else:
-            query = _SUMS.format(key=_REASON_KEY, classes="")
+            query = _SUMS.format(key=_REASON_KEY, classes="", low="", high="")
         cursor.execute(query, everything)
         for start, key, seconds in cursor.fetchall():
             sums.setdefault(key, {})[start] = seconds

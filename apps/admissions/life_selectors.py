@@ -19,6 +19,7 @@ from apps.admissions.classifier import Verdict
 from apps.admissions.life import Eviction, Life, Stretch, life_of, preemption_in
 from apps.admissions.life_relation import BLOCKING, LIFE, life_params
 from apps.admissions.life_sources import JOBSET_UID
+from apps.admissions.noting import Known, known_at, known_of
 from apps.admissions.pending import Criteria
 from apps.admissions.selectors import WaitingRow, waiting
 from apps.admissions.surroundings import Surroundings
@@ -50,14 +51,22 @@ def life_of_work(*, cluster_id: int, uid: str, now: datetime, counted_evictions:
         names = [column.name for column in cursor.description]
         rows = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
     reasons = Surroundings([cluster_id]).queue_reasons
+    known = known_of(clusters=[cluster_id], uids=[uid])
     return life_of(
-        [_stretch(row, reasons.get((cluster_id, row["queue"]), "")) for row in rows],
+        [
+            _stretch(
+                row,
+                reasons.get((cluster_id, row["queue"]), ""),
+                known_at(known, cluster_id=cluster_id, uid=uid, until=row["until_at"]),
+            )
+            for row in rows
+        ],
         evictions=_evictions(cluster_id, uid),
         counted_evictions=counted_evictions,
     )
 
 
-def _stretch(row: dict[str, Any], queue_reason: str) -> Stretch:
+def _stretch(row: dict[str, Any], queue_reason: str, known: Known) -> Stretch:
     block = Block("", "", "")
     if row["phase"] in BLOCKING:
         block = block_of(
@@ -66,6 +75,7 @@ def _stretch(row: dict[str, Any], queue_reason: str) -> Stretch:
             reason=row["reason"],
             message=row["message"],
             queue_reason=queue_reason,
+            known=known,
         )
     return Stretch(**row, layer=block.layer, cause=block.cause, rule=block.rule)
 

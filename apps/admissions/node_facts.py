@@ -126,3 +126,15 @@ def facts_for(
             node.allocatable.get(name, 0) >= amount for name, amount in requests.items()
         )
     return NodeFacts(carrying, matching, tolerated, usable, large)
+
+
+def steps_of(facts: NodeFacts) -> int:
+    """How many steps some node passes: each number is part of the one before."""
+    return sum(
+        count > 0 for count in (facts.carrying, facts.matching, facts.tolerated, facts.usable, facts.large)
+    )
+
+
+def facts_of_steps(steps: int) -> NodeFacts:
+    """Facts that decide as those that this was made from: how many nodes pass a step decides nothing."""
+    return NodeFacts(*(int(step < steps) for step in range(5)))

@@ -9,6 +9,7 @@ Invariants
 - Spans that come late (after their hour was done) take the mark back to their hour, at most REDO_AT_MOST.
 - Nothing lasts beyond the last good pull of its source; the hours of an outage are done again when it is back.
 - Rows of days and weeks are sums of the rows of hours, made in the same transaction.
+- Causes are those that the surroundings of that time make them: each run first notes what waiting work stands in.
 - Each stretch and each happening is its owner's at that time; a wait is the owner's when it began.
 """
 
@@ -25,6 +26,7 @@ from django.db.models import Model, Q
 
 from apps.admissions.blocks import block_params
 from apps.admissions.life_relation import life_params
+from apps.admissions.noting import note_surroundings
 from apps.admissions.ownership import owner_params_of
 from apps.admissions.rulebook import rule_book
 from apps.core.windows import HOUR, floor_hour
@@ -69,6 +71,8 @@ def rollup_admissions(*, cluster: Cluster, now: datetime) -> AdmissionRollup:
         StateSpan.objects.filter(cluster=cluster).order_by("-pk").values_list("pk", flat=True).first() or 0
     )
     start = _begin(cluster, first=first, until=until, now=now)
+    if cluster.enabled:
+        note_surroundings(cluster=cluster, now=now)
     rows = 0
     for low, high in chunks(cluster, start, until):
         with transaction.atomic():

@@ -113,7 +113,7 @@ FROM (
     sum(extract(epoch FROM least(high, hour + interval '1 hour') - greatest(low, hour))) AS seconds
   FROM (
     SELECT s.cluster_id, o.team_id, s.queue, b.layer, b.cause, s.reason, s.requests, s.usage,
-      greatest(s.started_at, o.owned_from) AS low, least(s.ended_at, o.owned_to) AS high
+      greatest(s.started_at, o.owned_from, b.judged_from) AS low, least(s.ended_at, o.owned_to, b.judged_to) AS high
     FROM ({_BLOCKED}) s
     JOIN {OWNERS} ON {OWNERS_ON}
     JOIN {BLOCKS} ON {BLOCKS_ON}
@@ -131,12 +131,14 @@ HAVING sum(quantity * seconds) > 0
 # The work behind a sum of BLOCK_HOURS: the same stretches, by uid.
 BLOCKED_WORK = f"""
 SELECT s.kind, s.uid, s.namespace, s.name, s.queue, o.team_id, b.layer, b.cause, s.reason,
-  sum(a.quantity * extract(epoch FROM least(s.ended_at, o.owned_to) - greatest(s.started_at, o.owned_from))) AS seconds
+  sum(a.quantity * extract(epoch FROM t.high - t.low)) AS seconds
 FROM ({_BLOCKED}) s
 JOIN {OWNERS} ON {OWNERS_ON}
 JOIN {BLOCKS} ON {BLOCKS_ON}
 JOIN rollup_amounts a ON a.requests = s.requests AND a.usage = s.usage AND a.resource = %(resource)s
-WHERE greatest(s.started_at, o.owned_from) < least(s.ended_at, o.owned_to)
+CROSS JOIN LATERAL (SELECT greatest(s.started_at, o.owned_from, b.judged_from) AS low,
+  least(s.ended_at, o.owned_to, b.judged_to) AS high) t
+WHERE t.low < t.high
   AND (%(cause)s = '' OR b.cause = %(cause)s) AND (%(layer)s = '' OR b.layer = %(layer)s)
   AND (%(reason)s = '' OR coalesce(nullif(s.reason, ''), %(no_reason)s) = %(reason)s)
   AND (%(queue)s = '' OR s.queue = %(queue)s) AND (%(flavor)s = '' OR a.flavor = %(flavor)s)
