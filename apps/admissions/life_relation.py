@@ -60,8 +60,7 @@ CROSS JOIN LATERAL (SELECT
   CASE WHEN s.is_first AND s.state = 'pending'
     THEN least(s.started_at, CASE WHEN k.queued_at <= s.started_at THEN k.queued_at ELSE k.created_at END)
     ELSE s.started_at END AS low,
-  CASE WHEN s.ended_at IS NULL AND s.state = 'pending' AND k.requeue_at > s.started_at
-    THEN least(k.requeue_at, s.until_at) END AS retry_at,
+  CASE WHEN s.state = 'pending' AND s.retry_at > s.started_at THEN least(s.retry_at, s.until_at) END AS retry_at,
   {PHASE_OF_SPAN} AS phase) f
 CROSS JOIN LATERAL (VALUES
   (CASE WHEN f.phase = 'queued' THEN 'backoff' ELSE f.phase END, f.low, coalesce(f.retry_at, f.low),

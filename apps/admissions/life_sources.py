@@ -65,7 +65,7 @@ reach AS MATERIALIZED (
     CASE WHEN o.uid IS NOT NULL THEN coalesce(nullif(o.owner_uid, ''), o.uid)
       WHEN v.uid IS NOT NULL THEN coalesce(nullif(v.owner_uid, ''), v.uid)
       WHEN w.owner_uid <> '' AND w.owner_kind <> 'LeaderWorkerSet' THEN w.owner_uid
-      ELSE coalesce(w.labels->>'{_SLICE}', t.uid) END AS piece,
+      ELSE coalesce(nullif(w.slice_name, ''), w.labels->>'{_SLICE}', t.uid) END AS piece,
     (SELECT sum(coalesce((p->>'min_count')::int, (p->>'count')::int)) FROM jsonb_array_elements(w.pod_sets) p)
       AS need
   FROM touched t
@@ -85,7 +85,9 @@ spans AS MATERIALIZED (
       coalesce(e.reason, s.reason) AS reason, coalesce(e.message, s.message) AS message,
       CASE WHEN e.message IS NOT NULL THEN 'event' WHEN s.message = '' AND s.reason = '' THEN ''
         WHEN s.state = 'reserved' AND s.kind = 'Workload' THEN 'check' ELSE 'condition' END AS evidence,
-      s.started_at, s.ended_at, places, coalesce(s.ended_at, greatest(s.started_at,
+      s.started_at, s.ended_at,
+      coalesce(CASE WHEN s.ended_at IS NULL THEN k.requeue_at END, s.requeue_at) AS retry_at,
+      places, coalesce(s.ended_at, greatest(s.started_at,
         CASE WHEN s.kind = 'PodGroup' THEN r.group_until ELSE r.work_until END)) AS until_at,
       coalesce(lag(places) OVER v, false) AS placed_before, row_number() OVER v = 1 AS is_first
     FROM work k JOIN observations_statespan s ON s.cluster_id = k.cluster_id AND s.uid = k.uid

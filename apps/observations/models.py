@@ -182,6 +182,7 @@ class Workload(ObservedObject):
     conditions     {type: {status, reason, message, since}}
     checks         [{name, state, message, since, retry_after_seconds}]
     past_run_seconds  how long it was admitted before the present admission, as the cluster counts; NULL: not said
+    slice_name     of an elastic job's slice: the same for all that follow each other; annotation, or label
     state/reason   derived by the parser: see State; reason is the cluster's own token, message its own text
     """
 
@@ -220,6 +221,7 @@ class Workload(ObservedObject):
     admitted_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)
     past_run_seconds = models.IntegerField(null=True)
+    slice_name = models.CharField(max_length=253, blank=True, default="", db_default="")
 
     class Meta:
         constraints: ClassVar[list[models.BaseConstraint]] = [
@@ -298,7 +300,8 @@ class StateSpan(models.Model):
 
     Our own observation: `lastTransitionTime` moves only when a status flips, so time per reason comes from here.
     `queue`: the ClusterQueue or Volcano queue, "" when it was not known. `usage` as in Workload at that time;
-    `requests` what was asked. `ended_at` NULL while it lasts."""
+    `requests` what was asked. `requeue_at`: until when the cluster itself put off queueing it again, as it was seen last
+    in a stretch of waiting; NULL: not at all. `ended_at` NULL while it lasts."""
 
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, db_index=False, related_name="+")
     kind = models.CharField(max_length=20)
@@ -312,6 +315,7 @@ class StateSpan(models.Model):
     message = models.TextField(blank=True)
     requests = models.JSONField(default=dict)
     usage = models.JSONField(default=list)
+    requeue_at = models.DateTimeField(null=True)
     started_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True)
 

@@ -4,7 +4,8 @@ Input: versions of objects in order of arrival (staged rows, or current rows who
 spans that are open; output: spans closed, opened and refreshed. Invariants, per object: spans are half-open, do
 not overlap, leave no gap while the object exists, and exactly one is open while it does. A new span starts when
 state, reason, message class, queue, requests or usage differ; numbers in a message do not count ("3 more needed"
-→ "2 more needed" stays one span, which keeps the newest message). Our own clock places the borders; when it
+→ "2 more needed" stays one span, which keeps the newest message), nor does the time until which the cluster puts off
+queueing waiting work again: a span keeps the last that it was told. Our own clock places the borders; when it
 steps back, a border stays where the last one was.
 """
 
@@ -17,7 +18,7 @@ from .staging import Staging, run
 # A number, with or without a quantity's suffix, that is not part of a name such as "h100" or "a100-40g".
 MESSAGE_NUMBER = r"(?<![\w.-])\d+(\.\d+)?([kMGTPE]i?|Ki|m|u|n|s|ms)?(?![\w-])"
 
-_ATTRIBUTES = "kind, namespace, name, queue_name, queue, state, reason, message, requests, usage"
+_ATTRIBUTES = "kind, namespace, name, queue_name, queue, state, reason, message, requests, usage, requeue_at"
 
 # What the spans of each known object say: the open one, and the time before which the next may not begin. Lookups
 # per object without LIMIT: a planner that knows nothing of a fresh table would rather read all spans in order.
@@ -56,26 +57,29 @@ WITH newest AS MATERIALIZED (
   SELECT *, count(*) FILTER (WHERE starts) OVER (PARTITION BY uid ORDER BY seq) AS stretch FROM compared
 ), worded AS (
   SELECT *, last_value(message) OVER (PARTITION BY uid, stretch ORDER BY seq
-    ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS newest_message FROM stretches
+    ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS newest_message,
+    max(requeue_at) OVER (PARTITION BY uid, stretch) AS last_requeue_at FROM stretches
 )
-SELECT open_id, seq, uid, gone, {attributes}, newest_message, empty, at,
+SELECT open_id, seq, uid, gone, {attributes}, newest_message, last_requeue_at, empty, at,
   lead(at) OVER (PARTITION BY uid ORDER BY seq) AS ends FROM worded WHERE starts
 UNION ALL
-SELECT open_id, seq, uid, gone, {attributes}, message, empty, at, NULL FROM timed
+SELECT open_id, seq, uid, gone, {attributes}, message, requeue_at, empty, at, NULL FROM timed
 WHERE empty AND open_id IS NOT NULL
 """
 
 _DROP_EMPTY = "DELETE FROM observations_statespan o USING {steps} s WHERE o.id = s.open_id AND s.empty"
 
 _CLOSE = """
-UPDATE observations_statespan o SET ended_at = s.ends, message = s.newest_message FROM {steps} s
-WHERE o.id = s.open_id AND NOT s.empty AND (s.ends IS NOT NULL OR s.newest_message <> o.message)
+UPDATE observations_statespan o SET ended_at = s.ends, message = s.newest_message,
+  requeue_at = s.last_requeue_at FROM {steps} s
+WHERE o.id = s.open_id AND NOT s.empty AND (s.ends IS NOT NULL OR s.newest_message <> o.message
+  OR s.last_requeue_at IS DISTINCT FROM o.requeue_at)
 """
 
 _OPEN = """
 INSERT INTO observations_statespan (cluster_id, uid, {attributes}, started_at, ended_at)
 SELECT {cluster}, uid, kind, namespace, name, queue_name, queue, state, reason, newest_message, requests, usage,
-  at, ends FROM {steps} WHERE open_id IS NULL AND NOT gone ORDER BY seq
+  last_requeue_at, at, ends FROM {steps} WHERE open_id IS NULL AND NOT gone ORDER BY seq
 """
 
 _QUEUE_OF = """CASE WHEN {row}.cluster_queue <> '' THEN {row}.cluster_queue
@@ -88,7 +92,8 @@ _LOCAL_QUEUES = """LEFT JOIN (SELECT DISTINCT ON (namespace, name) namespace, na
   ON {row}.kind = 'Workload' AND q.namespace = {row}.namespace AND q.name = {row}.queue_name"""
 
 _COLUMNS = """{row}.kind, {row}.namespace, {row}.name, {row}.queue_name, {queue} AS queue, {row}.state, {row}.reason,
-  {row}.message, {row}.requests, {row}.usage"""
+  {row}.message, {row}.requests, {row}.usage,
+  CASE WHEN {row}.state = 'pending' THEN {row}.requeue_at END AS requeue_at"""
 
 
 def _selected(cluster_id: int, row: str) -> tuple[sql.Composed, sql.Composed]:

@@ -64,6 +64,7 @@ def _piece(cluster: Cluster, name: str, queue: str, asked: Any, spans: list[Any]
         "name": more.pop("name", name),
         "queue_name": queue,
     }
+    requeues = more.pop("requeues", {})
     end = at(more["gone_at"]) if "gone_at" in more else None
     for state, since, until, text, *flavor in spans:
         reason, message = PIECES["texts"][text]
@@ -71,7 +72,7 @@ def _piece(cluster: Cluster, name: str, queue: str, asked: Any, spans: list[Any]
         usage = _usage(requests, flavor[0]) if flavor else []
         StateSpan.objects.create(
             **same, queue=queue, state=state, reason=reason, message=message, requests=requests, usage=usage,
-            started_at=at(since), ended_at=ended,
+            started_at=at(since), ended_at=ended, requeue_at=at(requeues[since]) if since in requeues else None,
         )  # fmt: skip
     times = {key: at(more.pop(key)) for key in ("gone_at", "requeue_at") if key in more}
     Workload.objects.create(

@@ -199,6 +199,7 @@ def pod_group_row(group: PodGroup) -> Row:
         _scheduled_at(status, state),
         None,
         None,
+        "",
     )
 
 

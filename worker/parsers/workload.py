@@ -100,9 +100,10 @@ class MarkedMeta(Meta, frozen=True):
     annotations: Marks | None = None
 
     @property
-    def elastic(self) -> bool:
-        by_annotation = self.annotations is not None and self.annotations.elastic
-        return by_annotation or bool(self.labels and msgspec.convert(self.labels, Marks).elastic)
+    def marks(self) -> tuple[Marks, ...]:
+        """By annotations, and by labels."""
+        by_label = msgspec.convert(self.labels, Marks) if self.labels else None
+        return tuple(marks for marks in (self.annotations, by_label) if marks is not None)
 
 
 class WorkloadSpec(Struct, frozen=True):
@@ -201,6 +202,7 @@ WORKLOAD_COLUMNS = (
     "admitted_at",
     "finished_at",
     "past_run_seconds",
+    "slice_name",
 )
 
 _OPEN = {"Rejected": 0, "Retry": 1, "Pending": 2}
@@ -383,9 +385,11 @@ def _past_run(status: WorkloadStatus) -> int | None:
 
 def workload_row(workload: Workload) -> Row:
     meta, spec, status = workload.metadata, workload.spec, workload.status
+    marks = meta.marks
+    elastic = any(one.elastic for one in marks)
     conditions = {c.type: c for c in status.conditions or ()}
     state = workload_state(spec, conditions)
-    pod_sets, requests = _asked(spec.pod_sets, elastic=meta.elastic) if spec.pod_sets else (EMPTY_LIST, {})
+    pod_sets, requests = _asked(spec.pod_sets, elastic=elastic) if spec.pod_sets else (EMPTY_LIST, {})
     if status.resource_requests:
         requests = _said_requests(status.resource_requests) or requests
     requeued = conditions.get("Requeued")
@@ -413,4 +417,5 @@ def workload_row(workload: Workload) -> Row:
         _true_at(conditions.get("Admitted")),
         _true_at(conditions.get("Finished")),
         _past_run(status),
+        next((one.slice_name for one in marks if one.slice_name), ""),
     )

@@ -213,6 +213,22 @@ def test_the_cluster_waits_before_it_queues_again(east: Cluster) -> None:
     assert life(work).endswith("backoff 30-…")
 
 
+def test_past_backoff_is_a_phase_of_its_own(east: Cluster) -> None:
+    work = work_of(
+        east, "a", ("pending", 0, 5), ("admitted", 5, 30), ("pending", 30, 50, {"requeue_at": at(45)}),
+        ("pending", 50, 55, {"requeue_at": at(45)}), ("pending", 55, 60, {"requeue_at": at(70)}), ("admitted", 60, None),
+    )  # fmt: skip
+    # What was put off beyond the end of its wait was put off to its end; a time that had passed puts nothing off.
+    assert life(work) == (
+        "queued 0-5, unplaced 5-30, backoff 30-45, queued 45-50, queued 50-55, backoff 55-60, unplaced 60-…"
+    )
+    # While it lasts, what the work says now counts, and what it said before when it says nothing any more.
+    late = work_of(east, "b", ("pending", 0, None, {"requeue_at": at(20)}))
+    assert life(late) == "backoff 0-20, queued 20-…"
+    Workload.objects.filter(pk=late.pk).update(requeue_at=at(30))
+    assert life(late) == "backoff 0-30, queued 30-…"
+
+
 def test_work_that_was_first_met_running(east: Cluster) -> None:
     work = work_of(
         east,
@@ -309,8 +325,23 @@ def test_slices_and_re_created_workloads_are_one_piece_and_groups_of_one_owner_s
     work_of(east, "new", ("pending", 3, 5), ("admitted", 5, None), owner_uid="j")
     for number in range(2):
         work_of(east, f"group-{number}", ("pending", 0, None), owner_uid="lws", owner_kind="LeaderWorkerSet")
+    label = {"kueue.x-k8s.io/workload-slice-name": "by-label"}
+    for number in range(2):
+        work_of(east, f"label-{number}", ("pending", 0, None), owner_uid="", labels=label)
+        work_of(
+            east,
+            f"slice-{number}",
+            ("pending", 0, None),
+            owner_uid="",
+            slice_name="by-annotation",
+            labels=label,
+        )
     pieces = {row["uid"]: row["piece"] for row in rows(east)}
     assert pieces == {
+        "uid-label-0": "by-label",
+        "uid-label-1": "by-label",
+        "uid-slice-0": "by-annotation",
+        "uid-slice-1": "by-annotation",
         "uid-old": "j",
         "uid-new": "j",
         "uid-group-0": "uid-group-0",
@@ -370,7 +401,8 @@ class NoHoleTest(TestCase):
         spans, start = [], 0
         for place, (state, length) in enumerate(steps):
             last = place == len(steps) - 1
-            spans.append((state, start, None if last and is_open else start + length))
+            put_off = {} if requeue is None else {"requeue_at": at(requeue)}
+            spans.append((state, start, None if last and is_open else start + length, put_off))
             start += length
         fields: dict[str, Any] = {"kind": kind, "pod_sets": [{"name": "w", "count": need}]}
         work = work_of(cluster, "a", *spans, requeue_at=None if requeue is None else at(requeue), **fields)

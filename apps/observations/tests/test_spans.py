@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -75,6 +76,31 @@ def test_numbers_in_a_message_do_not_open_a_span(
     listed(cluster, [workload("w1", 2, message=after)], 1)
     assert StateSpan.objects.count() == count
     assert StateSpan.objects.get(ended_at=None).message == after
+
+
+def test_a_span_keeps_until_when_its_work_was_put_off(cluster: Cluster) -> None:
+    def put_off() -> list[tuple[str, datetime | None]]:
+        found = StateSpan.objects.order_by("started_at")
+        return [(span.state, span.requeue_at) for span in found]
+
+    listed(cluster, [workload("w1")], 0)
+    listed(cluster, [workload("w1", 2, requeue_at=minutes(20))], 5)
+    assert put_off() == [("pending", minutes(20))]
+    changed(cluster, (6, False, workload("w1", 3, requeue_at=minutes(30))), (7, False, workload("w1", 4)))
+    assert put_off() == [("pending", minutes(30))]
+    changed(cluster, (31, False, workload("w1", 5)))
+    assert put_off() == [("pending", minutes(30))]
+    listed(cluster, [workload("w1", 6, state="admitted", requeue_at=minutes(30))], 40)
+    assert put_off() == [("pending", minutes(30)), ("admitted", None)]
+    changed(
+        cluster,
+        (50, False, workload("w1", 7, requeue_at=minutes(60))),
+        (50, False, workload("w1", 8, message="a", requeue_at=minutes(61))),
+        (55, False, workload("w1", 9, message="b", requeue_at=minutes(62))),
+        (56, True, workload("w1", 9, message="b", requeue_at=minutes(62))),
+    )
+    assert put_off()[2:] == [("pending", minutes(61)), ("pending", minutes(62))]
+    assert not StateSpan.objects.filter(ended_at=None).exists()
 
 
 def test_usage_that_shrinks_opens_a_span(cluster: Cluster) -> None:

@@ -454,6 +454,22 @@ def test_elastic_work_is_marked_on_every_pod_set(meta: dict[str, Any], elastic: 
     assert pod_sets_of(meta, {})[0].get("elastic") is elastic
 
 
+@pytest.mark.parametrize(
+    ("meta", "name"),
+    [
+        ({}, ""),
+        ({"annotations": {SLICE: "job-x-1"}}, "job-x-1"),
+        ({"labels": {SLICE: "job-x-1"}}, "job-x-1"),
+        ({"annotations": {SLICE: "job-x-1"}, "labels": {SLICE: "older"}}, "job-x-1"),
+        ({"annotations": {JOB: "true"}, "labels": {SLICE: "job-x-1"}}, "job-x-1"),
+    ],
+)
+def test_the_name_that_slices_have_in_common(meta: dict[str, Any], name: str) -> None:
+    body = {"metadata": {"name": "x", "namespace": "n", "uid": "u", **meta}}
+    row = as_dict("Workload", workload_row(msgspec.convert(body, Workload, strict=False)))
+    assert row["slice_name"] == name
+
+
 def test_pod_sets_that_claim_devices_are_marked() -> None:
     claim = {"name": "gpu", "resourceClaimTemplateName": "half"}
     found = pod_sets_of({}, {"resourceClaims": [claim]}, {"resourceClaims": []}, {})
