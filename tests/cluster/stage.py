@@ -21,6 +21,7 @@ GROUP = "kueue.x-k8s.io"
 GPU = "nvidia.com/gpu"
 PRODUCT = "nvidia.com/gpu.product"
 RACK = "portal-test/rack"
+GATED_BY = f"{GROUP}/admission-gated-by"
 T = TypeVar("T")
 FAKE = "kwok.x-k8s.io/node"
 _PLURALS = {
@@ -161,16 +162,22 @@ class Stage:
         priority: str = "",
         annotations: Mapping[str, str] | None = None,
         manager: str = "",
+        gate: str = "",
         **spec: Any,
     ) -> str:
-        """A suspended Job in a queue of the stage, and its uid. `manager`: who makes its pods, if not the cluster."""
+        """A suspended Job in a queue of the stage, and its uid. `annotations`: of its pods; `manager`: who makes them, if
+        not the cluster; `gate`: who has to let it in before Kueue looks at it."""
         labels = {f"{GROUP}/queue-name": self.name(queue)}
         if priority:
             labels[f"{GROUP}/priority-class"] = self.name(priority)
         made: Any = self.batch.create_namespaced_job(
             self.namespace,
             {
-                "metadata": {"name": short, "labels": labels},
+                "metadata": {
+                    "name": short,
+                    "labels": labels,
+                    **({"annotations": {GATED_BY: gate}} if gate else {}),
+                },
                 "spec": {
                     "suspend": True,
                     "parallelism": pods,
@@ -194,6 +201,10 @@ class Stage:
                 found: dict[str, Any] = item
                 return found
         return None
+
+    def open_gate(self, job: str) -> None:
+        """As whoever holds the job back would, once it may go on."""
+        self.batch.patch_namespaced_job(job, self.namespace, {"metadata": {"annotations": {GATED_BY: None}}})
 
     def patch_workload(self, name: str, body: Mapping[str, Any], *, status: bool = False) -> None:
         patch = (

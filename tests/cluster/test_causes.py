@@ -25,7 +25,7 @@ from apps.fleet.models import Cluster
 
 from .access import require_cluster
 from .conftest import Pull
-from .stage import PRODUCT, RACK, Stage, conditions, until
+from .stage import GATED_BY, PRODUCT, RACK, Stage, conditions, until
 
 require_cluster()
 pytestmark = [pytest.mark.cluster, pytest.mark.django_db]
@@ -118,6 +118,7 @@ def _queues(stage: Stage) -> None:
     stage.queue("preempt", flavor="plain", gpus=2, preemption=preempt)
     stage.queue("life", flavor="plain", gpus=2, preemption=preempt)
     stage.queue("ready", flavor="plain", gpus=1)
+    stage.queue("gate", flavor="plain", gpus=1)
     stage.queue("tainted", flavor="tainted", gpus=4)
     stage.queue("stopped", flavor="plain", gpus=4, stopPolicy="Hold")
     stage.queue("foreign", flavor="plain", gpus=4, namespaceSelector=foreign)
@@ -264,6 +265,42 @@ def test_work_that_is_never_made_is_explained_by_its_owners_event(
     (row,) = [row for row in unmade(now=later, team_ids=None) if row.uid == uid]
     assert (row.verdict.layer, row.cause) == ("admission", "configuration")
     assert "WorkloadPriorityClass" in verdict_sentence(row.verdict)
+
+
+def test_work_behind_an_admission_gate_is_held_until_the_gate_is_gone(
+    stage: Stage, cluster: Cluster, pull: Pull, reader: Client
+) -> None:
+    """The queue has room, so that only the gate can be what holds it. Where the feature is off, Kueue does not look at
+    the annotation and lets the work in."""
+    stage.job("behind-a-gate", queue="gate", model="card", gate="portal-test/approval")
+    work = until(
+        lambda: (
+            (found := stage.workload("behind-a-gate"))
+            and (found.get("status") or {}).get("conditions")
+            and found
+        ),
+        "Kueue has looked at it",
+    )
+    if GATED_BY not in (work["metadata"].get("annotations") or {}):
+        pytest.skip(
+            "this cluster's Kueue has no feature AdmissionGatedBy, or it is off (as by default in 0.17)"
+        )
+    until(
+        lambda: has(stage, "behind-a-gate", "QuotaReserved", "False", "AdmissionGated"), "the gate holds it"
+    )
+    collect(pull)
+    uid = uid_for(stage, "behind-a-gate")
+    held = explained(reader, uid)
+    assert (held["phase"], held["layer"], held["cause"]) == ("gated", "admission", "held")
+    assert "portal-test/approval" in held["sentence"]
+    assert held["action"]
+    stage.open_gate("behind-a-gate")
+    until(lambda: has(stage, "behind-a-gate", "Admitted"), "it is admitted once the gate is gone")
+    until(lambda: _pod_of(stage, "behind-a-gate"), "its pod runs")
+    collect(pull)
+    runs = explained(reader, uid)
+    assert (runs["phase"], runs["cause"], runs["action"]) == ("running", "", "")
+    assert _phases(runs) == ["gated", "running"]
 
 
 def at(condition: dict[str, Any]) -> datetime:
