@@ -9,21 +9,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from django.db import connection
 from psycopg import sql
 
 from .cards import keep_cards
 from .models import DeviceSample, Event
 from .staging import Change, Rejected, Staging, Target, names, run
+from .writers import Written
 
 _EVENTS = """
-INSERT INTO {table} AS t (cluster_id, {columns}, observed_at)
-SELECT {cluster}, {staged}, s.at FROM {stage} s
-JOIN (SELECT uid, created_at, max(seq) AS seq FROM {stage} WHERE NOT gone GROUP BY uid, created_at) n USING (seq)
-LEFT JOIN {table} o ON o.cluster_id = {cluster} AND o.uid = s.uid AND o.created_at = s.created_at
-WHERE o.id IS NULL OR ({old}) IS DISTINCT FROM ({new})
-ORDER BY s.seq
-ON CONFLICT (cluster_id, uid, created_at) DO UPDATE SET ({columns}, observed_at) = ROW({excluded},
-  EXCLUDED.observed_at)
+WITH fresh AS MATERIALIZED (
+  SELECT s.*, o.id IS NULL AS is_new FROM {stage} s
+  JOIN (SELECT uid, created_at, max(seq) AS seq FROM {stage} WHERE NOT gone GROUP BY uid, created_at) n USING (seq)
+  LEFT JOIN {table} o ON o.cluster_id = {cluster} AND o.uid = s.uid AND o.created_at = s.created_at
+  WHERE o.id IS NULL OR ({old}) IS DISTINCT FROM ({new})
+), put AS (
+  INSERT INTO {table} AS t (cluster_id, {columns}, observed_at)
+  SELECT {cluster}, {staged}, s.at FROM fresh s ORDER BY s.seq
+  ON CONFLICT (cluster_id, uid, created_at) DO UPDATE SET ({columns}, observed_at) = ROW({excluded},
+    EXCLUDED.observed_at)
+  RETURNING 1
+)
+SELECT (SELECT count(*) FROM put), (SELECT min(coalesce(first_at, created_at)) FROM fresh WHERE is_new)
 """
 
 _SAMPLES = """
@@ -32,22 +39,24 @@ ON CONFLICT (cluster_id, device, instance, sampled_at) DO NOTHING
 """
 
 
-def merge_events(*, cluster_id: int, staging: Staging) -> int:
-    """Store the staged Events; a DELETED one keeps its row. Returns the rows inserted or changed."""
+def merge_events(*, cluster_id: int, staging: Staging) -> Written:
+    """Store the staged Events; a DELETED one keeps its row. Rows inserted or changed are counted as updated."""
     columns = staging.target.columns
     compared = [column for column in columns if column not in ("uid", "created_at", "resource_version")]
-    return run(
-        sql.SQL(_EVENTS).format(
-            table=staging.target.table,
-            stage=staging.table,
-            cluster=sql.Literal(cluster_id),
-            columns=names(columns),
-            staged=names(columns, "s"),
-            excluded=names(columns, "excluded"),
-            old=names(compared, "o"),
-            new=names(compared, "s"),
-        )
+    statement = sql.SQL(_EVENTS).format(
+        table=staging.target.table,
+        stage=staging.table,
+        cluster=sql.Literal(cluster_id),
+        columns=names(columns),
+        staged=names(columns, "s"),
+        excluded=names(columns, "excluded"),
+        old=names(compared, "o"),
+        new=names(compared, "s"),
     )
+    with connection.cursor() as cursor:
+        cursor.execute(statement)
+        count, told_from = cursor.fetchone()
+    return Written(updated=count, told_from=told_from)
 
 
 def event_target(columns: Sequence[str]) -> Target:

@@ -443,7 +443,8 @@ class NodeCards(models.Model):
 
 
 class CollectionRun(PartitionedFact):
-    """One pull of one source from one cluster, partitioned by `started_at`. The log; SourceState is its summary."""
+    """One pull of one source from one cluster, partitioned by `started_at`. The log; SourceState is its summary.
+    `told_from`: of what pods and events told for the first time, the earliest moment; NULL: nothing new was told."""
 
     cluster = models.ForeignKey(Cluster, on_delete=models.DO_NOTHING, db_constraint=False, related_name="+")
     source = models.CharField(max_length=20, choices=Source.choices)
@@ -459,6 +460,7 @@ class CollectionRun(PartitionedFact):
     resource_version = models.CharField(max_length=64, blank=True, default="")
     error_kind = models.CharField(max_length=20, choices=ErrorKind.choices, blank=True, default="")
     error = models.TextField(blank=True, default="")
+    told_from = models.DateTimeField(null=True)
 
     class Meta:
         managed = False

@@ -70,7 +70,7 @@ __all__ = [
 def merge_staged(*, cluster_id: int, staging: Staging, record_new: bool = True) -> Written:
     """Merge changes of any kind, Events included."""
     if staging.target.model is Event:
-        return Written(updated=merge_events(cluster_id=cluster_id, staging=staging))
+        return merge_events(cluster_id=cluster_id, staging=staging)
     return merge_changes(cluster_id=cluster_id, staging=staging, record_new=record_new)
 
 

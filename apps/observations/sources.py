@@ -41,6 +41,7 @@ class RunResult:
     resource_version: str = ""
     error_kind: str = ErrorKind.NONE
     error: str = ""
+    told_from: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,20 +16,22 @@ from datetime import datetime
 from psycopg import sql
 
 from .facets import facets_of, write_leavings, write_transitions
-from .models import Event, Workload
+from .models import Event, Pod, Workload
 from .spans import close_spans, requeue_spans, write_spans
 from .staging import Staging, Target, names, run, tell_planner, value
 
 
 @dataclass(slots=True)
 class Written:
-    """What a merge did. `rows` counts objects inserted or changed, `gone` those newly marked gone."""
+    """What a merge did. `rows` counts objects inserted or changed, `gone` those newly marked gone; `told_from` is the
+    earliest moment that it told of for the first time, known of GPU pods and events."""
 
     inserted: int = 0
     updated: int = 0
     gone: int = 0
     transitions: int = 0
     spans: int = 0
+    told_from: datetime | None = None
 
     @property
     def rows(self) -> int:
@@ -41,6 +43,7 @@ class Written:
         self.gone += other.gone
         self.transitions += other.transitions
         self.spans += other.spans
+        self.told_from = min(filter(None, (self.told_from, other.told_from)), default=None)
         return self
 
 
@@ -64,6 +67,19 @@ UPDATE {table} t SET ({columns}, observed_at, gone_at) = ROW({staged},
   CASE WHEN c.differs OR s.gone <> (t.gone_at IS NOT NULL) THEN s.at ELSE t.observed_at END,
   CASE WHEN s.gone THEN coalesce(t.gone_at, s.at) END)
 FROM {changed} c JOIN {stage} s USING (seq) WHERE t.id = c.old_id
+"""
+
+# Of GPU pods: what they do is part of the life of work.
+_TOLD = """
+SELECT min(least(
+  CASE WHEN t.id IS NULL THEN coalesce(s.created_at, s.at) END,
+  CASE WHEN s.bound_at IS DISTINCT FROM t.bound_at THEN s.bound_at END,
+  CASE WHEN s.started_at IS DISTINCT FROM t.started_at THEN s.started_at END,
+  CASE WHEN s.finished_at IS DISTINCT FROM t.finished_at THEN s.finished_at END,
+  CASE WHEN s.conditions->'Ready'->>'status' = 'True' AND s.conditions->'Ready' IS DISTINCT FROM t.conditions->'Ready'
+    THEN (s.conditions->'Ready'->>'since')::timestamptz END))
+FROM {changed} c JOIN {stage} s USING (seq) LEFT JOIN {table} t ON t.id = c.old_id
+WHERE (s.devices > 0 OR s.claims <> '[]') AND (t.id IS NOT NULL OR {record_new})
 """
 
 _NEWLY_GONE = """
@@ -191,6 +207,8 @@ def _write_changed(
         )
     if target.model is Workload:
         written.spans = write_spans(cluster_id=cluster_id, staging=staging, changed=changed)
+    if target.model is Pod:
+        written.told_from = value(sql.SQL(_TOLD).format(**parts, record_new=sql.Literal(record_new)))
     if staging.gone:
         written.gone = value(sql.SQL(_NEWLY_GONE).format(**parts))
     if known < count:

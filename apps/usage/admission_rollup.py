@@ -6,7 +6,8 @@ Invariants
 - An hour's rows are what the life of work says, whoever computes them and how often: a run locks the watermark, deletes
   hours and computes them anew in one transaction per chunk, and only then moves the mark. Hours that were begun and not
   finished are begun again by the next run.
-- Spans that come late (after their hour was done) take the mark back to their hour, at most REDO_AT_MOST.
+- Spans, pods and events that come late (after their hour was done) take the mark back to their hour, at most
+  REDO_AT_MOST. Pods that change say in the log of pulls how far back what they told reaches.
 - Nothing lasts beyond the last good pull of its source; the hours of an outage are done again when it is back.
 - Rows of days and weeks are sums of the rows of hours, made in the same transaction.
 - Causes are those that the surroundings of that time make them: each run first notes what waiting work stands in.
@@ -22,7 +23,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.db import connection, transaction
-from django.db.models import Model, Q
+from django.db.models import Max, Model, Q, QuerySet
 
 from apps.admissions.blocks import block_params
 from apps.admissions.life_relation import life_params
@@ -32,7 +33,7 @@ from apps.admissions.rulebook import rule_book
 from apps.core.windows import HOUR, floor_hour
 from apps.fleet.models import Cluster
 from apps.fleet.registry import is_device
-from apps.observations.models import Pod, Source, StateSpan
+from apps.observations.models import CollectionRun, Pod, Source, StateSpan
 from apps.usage import admission_sql as sql
 from apps.usage.admission_reading import LENGTHS, REACH, ROLLUP, SINCE, floor_step
 from apps.usage.models import BlockHour, OutcomeHour, Step, WaitHour, Watermark
@@ -70,6 +71,7 @@ def rollup_admissions(*, cluster: Cluster, now: datetime) -> AdmissionRollup:
     newest = (
         StateSpan.objects.filter(cluster=cluster).order_by("-pk").values_list("pk", flat=True).first() or 0
     )
+    newest_run = _pulls(cluster, now).aggregate(newest=Max("pk"))["newest"]
     start = _begin(cluster, first=first, until=until, now=now)
     if cluster.enabled:
         note_surroundings(cluster=cluster, now=now)
@@ -82,6 +84,7 @@ def rollup_admissions(*, cluster: Cluster, now: datetime) -> AdmissionRollup:
                 mark.done_until = max(mark.done_until, min(high, done_until))
             if high == until:
                 mark.started_until, mark.seen_id = None, newest
+                mark.seen_run = newest_run or mark.seen_run or 0
             mark.save()
             Watermark.objects.update_or_create(cluster=cluster, rollup=REACH, defaults={"done_until": high})
     return AdmissionRollup(start, max(until, start), rows)
@@ -107,7 +110,7 @@ def _begin(cluster: Cluster, *, first: datetime, until: datetime, now: datetime)
                 cluster=cluster, rollup=rollup, defaults={"done_until": floor_hour(first)}
             )
         mark = Watermark.objects.select_for_update().get(cluster=cluster, rollup=ROLLUP)
-        late = _late(cluster, mark)
+        late = _late(cluster, mark, now)
         if late is not None and late < mark.done_until:
             mark.done_until = max(late, min(mark.done_until, floor_hour(now - REDO_AT_MOST)))
         mark.started_until = max(until, mark.done_until)
@@ -115,17 +118,23 @@ def _begin(cluster: Cluster, *, first: datetime, until: datetime, now: datetime)
     return mark.done_until
 
 
-def _late(cluster: Cluster, mark: Watermark) -> datetime | None:
-    """The hour of the oldest span that was stored since the last run; None when all are newer than the mark."""
-    if mark.seen_id is None:
-        return None
-    oldest = (
-        StateSpan.objects.filter(cluster=cluster, pk__gt=mark.seen_id, started_at__lt=mark.done_until)
-        .order_by("started_at")
-        .values_list("started_at", flat=True)
-        .first()
+def _late(cluster: Cluster, mark: Watermark, now: datetime) -> datetime | None:
+    """The hour of the oldest that was told since the last run; None when all of it is newer than the mark."""
+    found: list[datetime] = []
+    if mark.seen_id is not None:
+        spans = StateSpan.objects.filter(cluster=cluster, pk__gt=mark.seen_id, started_at__lt=mark.done_until)
+        found += spans.order_by("started_at").values_list("started_at", flat=True)[:1]
+    if mark.seen_run is not None:
+        pulls = _pulls(cluster, now).filter(pk__gt=mark.seen_run, told_from__lt=mark.done_until)
+        found += [at for at in pulls.order_by("told_from").values_list("told_from", flat=True)[:1] if at]
+    return floor_hour(min(found)) if found else None
+
+
+def _pulls(cluster: Cluster, now: datetime) -> QuerySet[CollectionRun]:
+    """Pulls of pods and events that may have told of something within the window of late data."""
+    return CollectionRun.objects.filter(
+        cluster=cluster, source__in=(Source.PODS, Source.EVENTS), started_at__gt=now - REDO_AT_MOST
     )
-    return None if oldest is None else floor_hour(oldest)
 
 
 def chunks(cluster: Cluster, start: datetime, end: datetime) -> Iterator[tuple[datetime, datetime]]:

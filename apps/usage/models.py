@@ -78,13 +78,15 @@ class CapacityHour(models.Model):
 
 class Watermark(models.Model):
     """How far one rollup of one cluster has been computed: every hour before `done_until` is complete. Hours from there to
-    `started_until` were begun and not finished. `seen_id`: the newest state span that was taken into account."""
+    `started_until` were begun and not finished. `seen_id`: the newest state span that was taken into account, `seen_run` the newest
+    pull."""
 
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="+")
     rollup = models.CharField(max_length=40)
     done_until = models.DateTimeField()
     started_until = models.DateTimeField(null=True)
     seen_id = models.BigIntegerField(null=True)
+    seen_run = models.BigIntegerField(null=True)
 
     class Meta:
         constraints: ClassVar[list[models.BaseConstraint]] = [

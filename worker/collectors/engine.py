@@ -114,6 +114,7 @@ class PullReport:
             resource_version=self.resource_version,
             error_kind=error_kind,
             error="; ".join(said + self.remarks),
+            told_from=self.written.told_from,
         )
 
     def add(self, pull: KindPull) -> None:

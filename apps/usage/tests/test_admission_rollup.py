@@ -18,6 +18,8 @@ from hypothesis import strategies as st
 from apps.admissions.tests.builders import T0, bind, hours, make_cluster, make_pod, make_team
 from apps.fleet.models import Cluster
 from apps.observations.models import SourceState, StateSpan, Workload
+from apps.observations.services import Change, Row, RunResult, Target, apply_changes, run_record
+from apps.observations.tests.builders import EVENTS, PODS, row
 from apps.usage import admission_rollup
 from apps.usage.admission_reading import REACH, ROLLUP, floor_step
 from apps.usage.admission_rollup import compute_hours, rollup_admissions
@@ -187,6 +189,108 @@ def test_a_span_that_comes_late_takes_the_mark_back() -> None:
     late = BlockHour.objects.get(cluster=cluster, step=Step.HOUR, hour=hours(2), resource="")
     assert late.seconds == 7200
     assert Watermark.objects.get(cluster=cluster, rollup=ROLLUP).done_until == hours(10)
+
+
+def told(cluster: Cluster, target: Target, ended: float, *changes: Change) -> datetime | None:
+    """A pull that ended at this hour and brought these rows; returns from when on it told of something new."""
+    written = apply_changes(cluster_id=cluster.pk, target=target, changes=changes)[0]
+    source = "pods" if target is PODS else "events"
+    run_record(
+        cluster_id=cluster.pk,
+        source=source,
+        result=RunResult(
+            started_at=hours(ended), ended_at=hours(ended), outcome="ok", told_from=written.told_from
+        ),
+    )
+    return written.told_from
+
+
+def looked(cluster: Cluster, at: float) -> datetime | None:
+    """A rollup after a pull that brought nothing; returns its first hour."""
+    told(cluster, PODS, at)
+    return rollup_admissions(cluster=cluster, now=hours(at)).from_hour
+
+
+def gpu_pod(version: int = 1, **fields: Any) -> Row:
+    given = {"devices": D(1), "requests": {GPU: "1"}, "phase": "Pending", "created_at": hours(1), **fields}
+    return row(PODS, "p", version, **given)
+
+
+def blocked_by_layer(cluster: Cluster) -> dict[str, list[Decimal]]:
+    """Seconds of pieces of work per hour."""
+    found: dict[str, list[Decimal]] = {}
+    for block in BlockHour.objects.filter(cluster=cluster, step=Step.HOUR, resource=""):
+        line = found.setdefault(block.layer, [D(0)] * 12)
+        line[int((block.hour - T0) / timedelta(hours=1))] += block.seconds
+    return found
+
+
+def test_late_pods_take_the_mark_back_to_what_they_tell() -> None:
+    cluster = make_cluster()
+    span_of(cluster, "over", "finished", 0, None)
+    assert told(cluster, PODS, 9, Change(hours(9), False, gpu_pod(created_at=hours(8)))) == hours(8)
+    assert looked(cluster, 9) == hours(0)
+    late = row(PODS, "q", devices=D(1), requests={GPU: "1"}, created_at=hours(2.5))
+    assert told(cluster, PODS, 9.1, Change(hours(9.1), False, late)) == hours(2.5)
+    assert looked(cluster, 9.5) == hours(2)
+    assert blocked_by_layer(cluster)["placement"][2:10] == [1800, *[3600] * 5, 7200, 3600]
+    # It was bound at 3 and ready at 5: the hours from 3 on say so.
+    since = hours(5).isoformat()
+    ready = {"PodScheduled": {"status": "True"}, "Ready": {"status": "True", "since": since}}
+    bound = row(
+        PODS, "q", 2, devices=D(1), requests={GPU: "1"}, created_at=hours(2.5), bound_at=hours(3), node_name="n",
+        started_at=hours(4), phase="Running", conditions=ready,
+    )  # fmt: skip
+    assert told(cluster, PODS, 10.1, Change(hours(10.1), False, bound)) == hours(3)
+    assert looked(cluster, 10.2) == hours(3)
+    found = blocked_by_layer(cluster)
+    assert found["placement"][2:10] == [1800, 0, 0, 0, 0, 0, 3600, 3600]
+    assert found["device"][2:10] == [0, 3600, 3600, 0, 0, 0, 0, 0]
+    # A change that tells of no moment, what is told again, and what is no GPU pod take nothing back.
+    same = row(
+        PODS, "q", 3, devices=D(1), requests={GPU: "1"}, created_at=hours(2.5), bound_at=hours(3), node_name="n",
+        started_at=hours(4), phase="Running", conditions=ready, labels={"a": "b"},
+    )  # fmt: skip
+    assert told(cluster, PODS, 10.3, Change(hours(10.3), False, same)) is None
+    assert told(cluster, PODS, 10.4, Change(hours(10.4), False, same)) is None
+    plain = row(PODS, "cpu", created_at=hours(1))
+    assert told(cluster, PODS, 10.5, Change(hours(10.5), False, plain)) is None
+    assert looked(cluster, 10.6) == hours(10)
+
+
+def test_late_events_take_the_mark_back_to_when_they_happened() -> None:
+    cluster = make_cluster()
+    span_of(cluster, "over", "finished", 0, None)
+    told(cluster, PODS, 2, Change(hours(2), False, gpu_pod()))
+    looked(cluster, 6)
+    assert set(blocked_by_layer(cluster)) == {"placement"}
+    seen = {
+        "object_uid": "p",
+        "reason": "TriggeredScaleUp",
+        "message": "pod triggered scale-up: [{x 1->2 (max: 9)}]",
+    }
+    happened: dict[str, Any] = {"created_at": hours(3), "first_at": hours(3), "last_at": hours(3)}
+    event = row(EVENTS, "e", **seen, **happened)
+    assert told(cluster, EVENTS, 6.1, Change(hours(6.1), False, event)) == hours(3)
+    assert looked(cluster, 6.5) == hours(3)
+    found = blocked_by_layer(cluster)
+    assert found["placement"][:6] == [0, 3600, 3600, 0, 0, 0]
+    assert found["provisioning"][:6] == [0, 0, 0, 3600, 3600, 3600]
+    # Seen once more it has another count, and tells of nothing new.
+    again = row(EVENTS, "e", 2, **seen, **{**happened, "last_at": hours(6.4), "count": 2})
+    assert told(cluster, EVENTS, 6.6, Change(hours(6.6), False, again)) is None
+    assert looked(cluster, 6.7) == hours(6)
+
+
+def test_pods_later_than_the_window_of_late_data_stay_out() -> None:
+    cluster = make_cluster()
+    now = hours(240)
+    told(cluster, PODS, 200, Change(hours(200), False, gpu_pod(created_at=hours(0))))
+    rollup_admissions(cluster=cluster, now=now)
+    late = row(PODS, "q", devices=D(1), requests={GPU: "1"}, created_at=hours(1))
+    told(cluster, PODS, 240.2, Change(hours(240.2), False, late))
+    result = rollup_admissions(cluster=cluster, now=hours(240.5))
+    assert result.from_hour == floor_step(hours(240.5) - REDO_AT_MOST, Step.HOUR)
 
 
 def test_what_comes_later_than_the_window_of_late_data_stays_out() -> None:
