@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from decimal import Decimal
+from decimal import ROUND_HALF_UP, Decimal
 
 from django.utils.functional import Promise
 from django.utils.html import format_html_join
@@ -27,6 +27,7 @@ from apps.core.tables import (
     TextColumn,
     TimeColumn,
 )
+from apps.core.windows import Window
 from apps.usage.admission_filters import LISTED_UP_TO
 from apps.usage.blocked import BlockedTable, Trend, WeekHeat
 from apps.usage.blocked_work import BlockedWork
@@ -46,6 +47,19 @@ def behind(query: Mapping[str, str]) -> str:
     return address("blocked_work" if length <= LISTED_UP_TO else "admissions_over_time", **query)
 
 
+def _hours_text(hours: Decimal) -> str:
+    if 0 < hours < _SMALLEST:
+        return "<0.1"
+    return f"{hours.quantize(Decimal('0.1'), rounding=ROUND_HALF_UP):,f}"
+
+
+class HoursColumn(NumberColumn):
+    """Hours with their tenth, so that the figures of a column stand below each other."""
+
+    def render(self, value: Decimal | None) -> str | SafeString:
+        return super().render(None) if value is None else _hours_text(value)
+
+
 class TrendTable(PortalTable):
     """One row per cause (or layer, …): hours blocked now and in the week before."""
 
@@ -53,13 +67,19 @@ class TrendTable(PortalTable):
     file_name = "blocked-trend"
 
     label = LinkColumn(verbose_name=_("Cause"), url=lambda row: behind(row.query))
-    hours = NumberColumn(verbose_name=_("Hours"))
-    before = NumberColumn(verbose_name=_("Week before"), absent=_("not recorded"))
+    hours = HoursColumn(verbose_name=_("Hours"))
+    before = HoursColumn(verbose_name=_("Week before"), absent=_("not recorded"))
     change = RatioColumn(verbose_name=_("Change"), absent="–")
     key = TextColumn(verbose_name=_("Key"), visible=False)
 
     class Meta(PortalTable.Meta):
         empty_text = _("Nothing was blocked in this time.")
+
+    @property
+    def covered(self) -> Window | None:
+        """The whole hours that are added up; None: no row says."""
+        first: Trend | None = next(iter(self.data), None)
+        return None if first is None else first.covered
 
     def render_change(self, record: Trend) -> str:
         if record.change is None:
@@ -86,7 +106,7 @@ class BlockedWorkTable(PortalTable):
     team_name = TextColumn(verbose_name=_("Team"), hide_small=True)
     queue = TextColumn(verbose_name=_("Queue"), visible=False)
     causes = TextColumn(verbose_name=_("By"), orderable=False)
-    hours = NumberColumn(verbose_name=_("Hours"))
+    hours = HoursColumn(verbose_name=_("Hours"))
     uid = TextColumn(verbose_name=_("UID"), visible=False)
 
     class Meta(PortalTable.Meta):
@@ -108,7 +128,7 @@ class OutcomeTable(PortalTable):
     label = TextColumn(verbose_name=_("Queue"), classes="name")
     submitted = NumberColumn(verbose_name=_("Submitted"), accessor="counts__submitted", absent="0")
     reserved = NumberColumn(verbose_name=_("Got quota"), accessor="counts__reserved", absent="0")
-    over = NumberColumn(verbose_name=_("Ended"))
+    over = NumberColumn(verbose_name=_("Work ended"))
     completion = RatioColumn(verbose_name=_("Completed"), absent="–")
     failure = RatioColumn(verbose_name=_("Failed"), absent="–")
     retry = RatioColumn(verbose_name=_("Retries"), absent="–")
@@ -245,13 +265,15 @@ class HeatCell:
 
 @dataclass(frozen=True, slots=True)
 class Heat:
-    """A table of shaded numbers; `rest`: rows that are not shown."""
+    """A table of shaded numbers; `rest`: rows that are not shown; `covered`: the time they are of, where that differs
+    from the page's own."""
 
     title: str | Promise
     corner: str | Promise
     columns: Sequence[str]
     rows: Sequence[tuple[str, Sequence[HeatCell]]]
     rest: int = 0
+    covered: Window | None = None
 
 
 def _cell(hours: Decimal, most: Decimal, url: str = "") -> HeatCell:
@@ -273,7 +295,12 @@ def by_queue(found: BlockedTable) -> Heat:
         rows.append((label, [_cell(c.hours, most, behind(c.query)) if c else HeatCell("", 0) for c in cells]))
     columns = [found.row_labels[cause] for cause in found.rows]
     return Heat(
-        _("Hours blocked by queue and cause"), _("Queue"), columns, rows, len(found.columns) - len(shown)
+        _("Hours blocked by queue and cause"),
+        _("Queue"),
+        columns,
+        rows,
+        rest=len(found.columns) - len(shown),
+        covered=found.covered,
     )
 
 

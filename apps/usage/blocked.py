@@ -66,8 +66,9 @@ class BlockedCell:
 
 @dataclass(frozen=True, slots=True)
 class BlockedTable:
-    """Rows and columns with the largest sums first."""
+    """Hours blocked in `covered`; rows and columns with the largest sums first."""
 
+    covered: Window
     rows: Sequence[str]
     columns: Sequence[str]
     row_labels: Mapping[str, str]
@@ -187,8 +188,10 @@ def blocked_table(
     team_ids: Collection[int] | None,
     criteria: AdmissionCriteria | None = None,
 ) -> BlockedTable:
-    """Hours blocked by two keys, e.g. cause × queue."""
-    wanted, read = criteria or AdmissionCriteria(), reading(window)
+    """Hours blocked by two keys, e.g. cause × queue. Up to a week in whole hours, as the trend beside it: whole days
+    would add up to more than the trend does."""
+    wanted = criteria or AdmissionCriteria()
+    read = reading(window, Step.HOUR if window.length <= WEEK else None)
     found = BlockHour.objects.filter(_rows(read, team_ids=team_ids, criteria=wanted))
     sums = found.values_list(_FIELDS.get(rows, rows), _FIELDS.get(columns, columns)).annotate(Sum("seconds"))
     cells: dict[tuple[str, str], BlockedCell] = {}
@@ -203,9 +206,8 @@ def blocked_table(
         of_column[key[1]] = of_column.get(key[1], Decimal(0)) + hours
     row_order = sorted(of_row, key=lambda key: (-of_row[key], key))
     column_order = sorted(of_column, key=lambda key: (-of_column[key], key))
-    return BlockedTable(
-        row_order, column_order, block_labels(rows, row_order), block_labels(columns, column_order), cells
-    )
+    labels = block_labels(rows, row_order), block_labels(columns, column_order)
+    return BlockedTable(read.covered, row_order, column_order, *labels, cells)
 
 
 def blocked_by_hour_of_week(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from apps.accounts.models import Team
+from apps.core.windows import Window
 from apps.fleet.models import Cluster
 from apps.usage.admission_reading import AdmissionCriteria
 from apps.usage.blocked import blocked_series, blocked_table, blocked_trend
@@ -81,6 +83,19 @@ def test_cause_by_queue() -> None:
         "from": "2026-11-30T00:00:00Z",
         "to": "2026-12-03T00:00:00Z",
     }
+
+
+@pytest.mark.usefixtures("rolled")
+def test_up_to_a_week_the_table_adds_up_to_the_trend_beside_it() -> None:
+    """Neither takes the whole first day in."""
+    part = Window(WINDOW.start + timedelta(hours=5), WINDOW.start + timedelta(days=4, hours=5))
+    before = sum(D(value) for value in EXPECTED["blocked_quota_hours_of_first_five_hours"])
+    expected = D(EXPECTED["blocked_work_hours_by_cause"]["quota"]) - before
+    table = blocked_table(window=part, team_ids=None)
+    assert table.covered == part
+    assert sum(cell.hours for (cause, _queue), cell in table.cells.items() if cause == "quota") == expected
+    trend = {row.key: row.hours for row in blocked_trend(window=part, team_ids=None)}
+    assert trend["quota"] == expected
 
 
 @pytest.mark.parametrize("by", ["queue", "team", "size", "flavor"])

@@ -97,6 +97,21 @@ def test_every_number_of_the_page_opens_its_work(admin: Client) -> None:
         assert re.search(r"<h2[^>]*>[1-9][0-9]* workloads?,", text), link
 
 
+def test_each_sum_says_of_which_time_it_is(admin: Client) -> None:
+    """Columns of hours keep their tenth, so that the figures stand below each other."""
+    text = admin.get(f"/admissions/over-time/?{urlencode({**SPAN, 'by': 'cause'})}").content.decode()
+    for panel in ("h-trend", "h-queues"):
+        found = re.search(r"id=\"h-trend\".{900}", text, re.S)
+        print(found and found[0])
+        assert re.search(
+            rf'id="{panel}">.*?</h2>\s*<p class="muted mb-0"><time datetime="2026-11-30T00:', text
+        ), panel
+    (trend,) = re.findall(r'<section class="panel" aria-labelledby="h-trend">.*?</section>', text, re.S)
+    hours = re.findall(r'<td class="num">(<?[\d,.]+|&lt;0\.1)</td>', trend)
+    assert hours
+    assert all(re.fullmatch(r"[\d,]+\.\d|&lt;0\.1", each) for each in hours), hours
+
+
 def test_a_bar_leads_to_its_work(admin: Client) -> None:
     figure = admin.get(f"/charts/blocked.json?{urlencode({**SPAN, 'by': 'cause'})}").json()
     for trace in figure["data"]:
