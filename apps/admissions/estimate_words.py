@@ -21,12 +21,16 @@ def estimate_text(found: Estimate | None) -> str:
     if found is None:
         return NOT_APPLICABLE
     if found.why_not == "too_few":
-        return _("not enough history: %(n)s of %(needed)s comparable waits ended in the last 28 days") % {
+        return _(
+            "not enough history: %(n)s comparable waits ended in the last 28 days, %(needed)s are needed"
+        ) % {
             "n": found.ended,
             "needed": FEWEST_ENDED,
         }
     if found.why_not == "too_few_as_long":
-        return _("not enough history: %(n)s of %(needed)s that waited as long ended in the last 28 days") % {
+        return _(
+            "not enough history: %(n)s that waited as long as this ended in the last 28 days, %(needed)s are needed"
+        ) % {
             "n": found.ended,
             "needed": FEWEST_AS_LONG,
         }

@@ -13,7 +13,7 @@ from decimal import Decimal
 from typing import Any
 
 # In the order in which they are given out; the sixth and later share the last.
-PALETTE = ("--c-quota", "--c-capacity", "--c-topology", "--c-model", "--c-scale", "--c-config")
+PALETTE = ("--c-quota", "--c-capacity", "--c-topology", "--c-model", "--c-scale", "--c-others")
 
 
 @dataclass(frozen=True, slots=True)

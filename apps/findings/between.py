@@ -182,7 +182,7 @@ def _of_group(
     return Finding(
         key=f"between/{code}/{cluster.slug}/{queue_kind}/{queue}/{team}",
         severity=_SEVERITY[code],
-        text=" ".join(part for part in more if part),
+        text=" · ".join(part for part in more if part),
         target="workload" if one else "queue",
         args={"uid": one} if one else {"cluster": cluster.slug, "kind": queue_kind, "name": queue},
         since=cases[0].since,

@@ -71,7 +71,7 @@ def test_too_little_history_is_said(world: World) -> None:
     found = estimate(world, "red_lead")
     assert (found["low_seconds"], found["high_seconds"], found["why_not"]) == (None, None, "too_few")
     text = world.client("red_lead").get("/workloads/uid-red-waits/").content.decode()
-    assert "not enough history: 19 of 20" in text
+    assert "not enough history: 19 comparable waits ended in the last 28 days, 20 are needed" in text
 
 
 def test_what_runs_has_none(world: World) -> None:

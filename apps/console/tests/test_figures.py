@@ -1,15 +1,17 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 import plotly.graph_objects as go
 import pytest
+from django.conf import settings
 from django.utils.timezone import localtime
 
 from apps.admissions.life import Stretch
-from apps.console.figures import Line, Series, figure
+from apps.console.figures import PALETTE, Line, Series, figure
 from apps.console.lifeline import lanes_of, ticks_of
 
 START = datetime(2026, 12, 1, tzinfo=UTC)
@@ -68,3 +70,19 @@ def test_a_life_line_gives_every_stay_its_share() -> None:
     ]
     assert lanes_of([]) == []
     assert ticks_of([]) == []
+
+
+def test_no_two_causes_have_one_colour_in_any_theme() -> None:
+    """What is stacked or listed side by side is told apart by it; "others" is beside them."""
+    text = (settings.BASE_DIR / "static" / "portal.css").read_text(encoding="utf-8")
+    themes = [
+        dict(re.findall(r"(--c-[a-z]+): (#[0-9a-f]{3,6})", block))
+        for block in re.findall(r"\{[^{}]*--c-quota:[^{}]*\}", text)
+    ]
+    assert len(themes) == 3
+    assert all(set(PALETTE) <= set(theme) for theme in themes)
+    twice = [
+        [name for name, colour in theme.items() if list(theme.values()).count(colour) > 1] for theme in themes
+    ]
+    assert twice == [[], [], []]
+    assert themes[1] == themes[2], "what follows the system is the dark theme"

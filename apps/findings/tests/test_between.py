@@ -160,8 +160,8 @@ def test_no_node_came_and_the_autoscaler_says_why(east: Cluster) -> None:
     )  # fmt: skip
     item = one(east, "no_node")
     assert item.text == (
-        "1 piece of work in queue red-q of East was admitted, and no node came for it: ml/train Held meanwhile: 8 × GPU."
-        " The autoscaler says: pod didn't trigger scale-up: 1 max node group size reached"
+        "1 piece of work in queue red-q of East was admitted, and no node came for it: ml/train · Held meanwhile: 8 × GPU."
+        " · The autoscaler says: pod didn't trigger scale-up: 1 max node group size reached"
     )
     assert (item.severity, item.count, item.since, item.area) == ("warn", 1, ago(29), "work")
     assert item.objects == (Ref("ClusterQueue", "", "red-q"), Ref("Workload", "ml", "train"))
@@ -210,7 +210,7 @@ def test_a_part_of_the_gang_holds_its_cards_and_waits(east: Cluster) -> None:
     item = one(east, "partly_placed")
     assert item.text == (
         "1 piece of work in queue red-q of East has a part of its pods placed (1 of 3): ml/gang"
-        " Held meanwhile: 24 × GPU."
+        " · Held meanwhile: 24 × GPU."
     )
     assert item.severity == "bad"
 
@@ -309,7 +309,7 @@ def test_quota_is_held_and_there_are_no_pods(east: Cluster) -> None:
     admitted(east, "empty", at=ago(16))
     item = one(east, "no_pods")
     assert item.text == (
-        "1 piece of work in queue red-q of East holds quota and has no pods: ml/empty Held meanwhile: 8 × GPU."
+        "1 piece of work in queue red-q of East holds quota and has no pods: ml/empty · Held meanwhile: 8 × GPU."
     )
     assert item.since == ago(16)
 
@@ -376,7 +376,7 @@ def test_preemption_by_whom(east: Cluster, count: int, told: bool) -> None:
     if told:
         assert one(east, "preempted_again").text == (
             "1 piece of work in queue red-q of East is preempted again and again (3 times in a day): ml/victim"
-            " Preempted by work of: blue-q."
+            " · Preempted by work of: blue-q."
         )
 
 

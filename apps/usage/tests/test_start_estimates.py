@@ -119,11 +119,11 @@ TEXTS = [
     ),
     (
         Estimate(sample=9, ended=7, why_not="too_few"),
-        "not enough history: 7 of 20 comparable waits ended in the last 28 days",
+        "not enough history: 7 comparable waits ended in the last 28 days, 20 are needed",
     ),
     (
         Estimate(sample=9, ended=3, why_not="too_few_as_long"),
-        "not enough history: 3 of 10 that waited as long ended in the last 28 days",
+        "not enough history: 3 that waited as long as this ended in the last 28 days, 10 are needed",
     ),
     (Estimate(why_not="no_queue"), "no estimate: its queue is not known"),
     (Estimate(why_not="not_by_waiting"), "no estimate: waiting alone does not end this"),
