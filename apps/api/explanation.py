@@ -8,13 +8,15 @@ from django.http import Http404
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from apps.admissions.explanation import Explanation, explain
+from apps.admissions.explanation import Explanation
 from apps.admissions.life_relation import PHASES
 from apps.api.base import DetailView, Reading
 from apps.api.fields import Instant, Text
 from apps.api.schema import documented
-from apps.api.workloads import LackSerializer
+from apps.api.workloads import EstimateSerializer, LackSerializer
 from apps.observations.models import Source
+from apps.quotas.gates import CODES
+from apps.usage.explained import explained
 
 
 class StretchSerializer(serializers.Serializer):  # type: ignore[type-arg]
@@ -95,11 +97,22 @@ class ExplanationSerializer(serializers.Serializer):  # type: ignore[type-arg]
     lacking = serializers.SerializerMethodField(
         help_text="By resource; null: nothing is known, or it does not wait."
     )
+    blocked_by = serializers.SerializerMethodField(
+        help_text="What keeps it waiting even where quota is free; null: nothing that is known."
+    )
+    start_estimate = EstimateSerializer(
+        source="estimate", allow_null=True, read_only=True, help_text="null: it does not wait for quota."
+    )
     stretches = StretchSerializer(source="life.stretches", many=True, read_only=True)
     waits = WaitSerializer(source="life.waits", many=True, read_only=True)
     attempts = AttemptSerializer(source="life.attempts", many=True, read_only=True)
     evictions = EvictionSerializer(source="life.evictions", many=True, read_only=True)
     unseen_evictions = serializers.IntegerField(source="life.unseen_evictions", read_only=True)
+    unseen_run_seconds = serializers.IntegerField(
+        read_only=True,
+        allow_null=True,
+        help_text="How long the attempts ran that unseen evictions ended, as the cluster counts; null: not known.",
+    )
     same_cause = SiblingSerializer(
         source="siblings.shown", many=True, read_only=True, help_text="At most ten of those that may be seen."
     )
@@ -129,6 +142,10 @@ class ExplanationSerializer(serializers.Serializer):  # type: ignore[type-arg]
         lacking = found.standing.lacking
         return None if lacking is None else LackSerializer(lacking, many=True).data
 
+    @extend_schema_field({"type": ["string", "null"], "enum": [*CODES, None]})
+    def get_blocked_by(self, found: Explanation) -> str | None:
+        return found.standing.blocked or None
+
 
 @documented(operation="explanation", summary="Why one piece of work is not running")
 class ExplanationView(DetailView):
@@ -139,7 +156,7 @@ class ExplanationView(DetailView):
     needs = (Source.PODS.value, Source.EVENTS.value, Source.KUEUE.value, Source.VOLCANO.value)
 
     def find(self, reading: Reading, **kwargs: str) -> Explanation:
-        found = explain(uid=kwargs["uid"], now=reading.now, team_ids=reading.team_ids)
+        found = explained(uid=kwargs["uid"], now=reading.now, team_ids=reading.team_ids)
         if found is None:
             raise Http404
         return found

@@ -7,11 +7,12 @@ from django.http import Http404, HttpRequest, HttpResponseBase
 from django.utils.translation import gettext_lazy as _
 
 from apps.admissions.estimate_words import estimate_text
-from apps.admissions.explanation import Explanation, Subject, explain
+from apps.admissions.explanation import Subject
 from apps.admissions.labels import cause_label, layer_label
 from apps.admissions.life import PLACED, Stretch
 from apps.admissions.life_selectors import pods_of
 from apps.admissions.life_words import evidence_label, phase_label
+from apps.admissions.queued import Standing
 from apps.admissions.work import asked_devices, held_devices
 from apps.console.frame import WORK, Page
 from apps.console.lifeline import lanes_of, ticks_of
@@ -19,7 +20,8 @@ from apps.console.links import queue_url, with_query
 from apps.core.tables import DurationColumn, PortalTable, TextColumn, TimeColumn, table_csv, wants_csv
 from apps.findings.selectors import Finding, findings_about_work
 from apps.observations.models import Event, Pod, Workload
-from apps.usage.start_estimates import estimates_of
+from apps.quotas.standing_words import lack_text
+from apps.usage.explained import explained
 
 EVENTS_SHOWN = 50
 PODS_SHOWN = 50
@@ -68,7 +70,7 @@ def _row(number: int, stretch: Stretch) -> dict[str, object]:
 
 def workload(request: HttpRequest, uid: str) -> HttpResponseBase:
     page = Page.open(request, sources=WORK)
-    found = explain(uid=uid, now=page.now, team_ids=page.team_ids)
+    found = explained(uid=uid, now=page.now, team_ids=page.team_ids)
     if found is None:
         raise Http404
     if wants_csv(request):
@@ -91,7 +93,8 @@ def workload(request: HttpRequest, uid: str) -> HttpResponseBase:
         "ticks": ticks_of(stretches),
         "rows": [_row(number, each) for number, each in enumerate(stretches, start=1)][::-1],
         "phase": phase_label(found.stretch.phase) if found.stretch else "",
-        "estimate": _estimate(found, page),
+        "estimate": estimate_text(found.estimate) if found.estimate else "",
+        "lacks": _lacks(found.standing),
         "findings": _findings(subject, page),
         "events": _events(subject),
         "pods": _pods(work) if work else [subject.pod],
@@ -110,19 +113,11 @@ def _findings(subject: Subject, page: Page) -> list[tuple[Finding, str]]:
     return [(one, "") for one in found]
 
 
-def _estimate(found: Explanation, page: Page) -> str:
-    """When it may start, in words; "" when it does not wait for quota."""
-    work = found.subject.work
-    if work is None:
+def _lacks(standing: Standing) -> str:
+    """What it lacks and what else keeps it waiting; "" where nothing is known of it or it does not wait."""
+    if standing.lacking is None and not standing.blocked:
         return ""
-    estimates = estimates_of(
-        [work],
-        queues={work.pk: found.subject.queue},
-        standings={work.pk: found.standing},
-        now=page.now,
-        causes={work.pk: found.verdict.cause if found.verdict else ""},
-    )
-    return estimate_text(estimates[work.pk]) if work.pk in estimates else ""
+    return lack_text(standing.lacking, standing.blocked)
 
 
 def _events(subject: Subject) -> list[Event]:

@@ -11,7 +11,8 @@ import pytest
 from django.test import Client
 
 from apps.api.tests.world import GPU, World, workload
-from apps.observations.models import Event, Pod, SourceState, StateSpan, Workload
+from apps.observations.models import ClusterObject, Event, Pod, SourceState, StateSpan, Workload
+from apps.usage.models import UnseenEvictions
 
 pytestmark = pytest.mark.django_db
 
@@ -115,6 +116,63 @@ def test_evictions_say_who_took_the_quota(world: World) -> None:
     page = body(client, "/workloads/uid-red-waits/")
     assert "by work of queue blue-cq, from queue red-cq" in page
     assert "The cluster counts 2 evictions more than were seen" in page
+
+
+def test_attempts_that_nobody_saw_say_how_long_they_ran(world: World) -> None:
+    """3 evictions by the cluster's counter, none seen; of the first two it said 20 and 10 minutes, of the last nothing."""
+    client = as_user(world, "admin")
+    Workload.objects.filter(uid="uid-red-waits").update(evictions=3)
+    at = world.now - timedelta(minutes=30)
+    silent = UnseenEvictions.objects.create(cluster=world.east, uid="uid-red-waits", noticed_at=at, count=1)
+    assert explanation(client, "uid-red-waits")["unseen_run_seconds"] is None
+    assert "in attempts that were not seen" not in body(client, "/workloads/uid-red-waits/")
+    for minutes, seconds in ((20, 1200), (10, 600)):
+        UnseenEvictions.objects.create(
+            cluster=world.east, uid="uid-red-waits", noticed_at=silent.noticed_at + timedelta(minutes=minutes), count=1,
+            run_seconds=seconds,
+        )  # fmt: skip
+    UnseenEvictions.objects.create(
+        cluster=world.west, uid="uid-red-waits", noticed_at=at, count=1, run_seconds=1
+    )
+    assert explanation(client, "uid-red-waits")["unseen_run_seconds"] == 1800
+    assert "It ran 30 m in attempts that were not seen." in body(client, "/workloads/uid-red-waits/")
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "change", "code", "words"),
+    [
+        ("ClusterQueue", "red-cq", {"stop_policy": "Hold"}, "cluster_queue_stopped", "its queue is stopped"),
+        ("LocalQueue", "red-lq", {"stop_policy": "Hold"}, "local_queue_stopped", "its LocalQueue is stopped"),
+        (
+            "ClusterQueue",
+            "red-cq",
+            {"strategy": "StrictFIFO"},
+            "behind_head",
+            "it waits behind the head of its queue (StrictFIFO)",
+        ),
+    ],
+)
+def test_what_is_in_the_way_beside_quota_is_said_on_page_and_rest_alike(
+    world: World, kind: str, name: str, change: dict[str, Any], code: str, words: str
+) -> None:
+    """An older piece of work of red's asks for more than there is, so that a strict queue stops at it."""
+    for uid in ("uid-red-runs", "uid-blue-runs"):
+        Workload.objects.filter(uid=uid).update(usage=[], state="finished")
+    workload(
+        world,
+        "head",
+        queued_at=world.now - timedelta(days=1),
+        priority=5,
+        pod_sets=[{"count": 8, "requests": {GPU: "8"}}],
+    )
+    thing = ClusterObject.objects.get(cluster=world.east, kind=kind, name=name, gone_at=None)
+    ClusterObject.objects.filter(pk=thing.pk).update(spec={**thing.spec, **change})
+    client = as_user(world, "red_lead")
+    found = explanation(client, "uid-red-waits")
+    assert found["blocked_by"] == code
+    assert client.get("/api/v1/workloads/uid-red-waits/").json()["result"]["blocked_by"] == code
+    assert words in body(client, "/workloads/uid-red-waits/")
+    assert explanation(client, "uid-red-runs")["blocked_by"] is None
 
 
 def test_a_silent_source_ends_what_is_known(world: World) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from apps.admissions.queued import size_of
 from apps.api.tests.world import World
-from apps.observations.models import Workload
+from apps.observations.models import StateSpan, Workload
 from apps.usage.admission_reading import floor_step
 from apps.usage.models import Step, WaitHour
 
@@ -48,6 +48,12 @@ def estimate(world: World, role: str, path: str = PATH) -> Any:
     return json.loads(response.content)["result"]["start_estimate"]
 
 
+def explanation(world: World, uid: str) -> Any:
+    response = world.client("red_lead").get(f"/api/v1/workloads/{uid}/explanation/")
+    assert response.status_code == 200
+    return json.loads(response.content)["result"]
+
+
 def test_the_same_range_over_rest_on_the_page_and_in_the_list(world: World) -> None:
     """n = 20: the 2nd and the 19th, less what was waited: 2,000,000 s are 23 d 3 h."""
     work = known(world, 20)
@@ -58,6 +64,9 @@ def test_the_same_range_over_rest_on_the_page_and_in_the_list(world: World) -> N
     assert found["high_seconds"] - found["low_seconds"] == 17_000_000
     rest = {name: found[name] for name in ("share", "sample", "ended", "basis", "why_not")}
     assert rest == {"share": "0.8", "sample": 20, "ended": 20, "basis": "size", "why_not": ""}
+    assert explanation(world, "uid-red-waits")["start_estimate"].keys() == found.keys()
+    for name in ("share", "sample", "ended", "basis", "why_not"):
+        assert explanation(world, "uid-red-waits")["start_estimate"][name] == found[name]
     said = "(80 %, 20 comparable waits)"
     assert said in world.client("red_lead").get("/workloads/uid-red-waits/").content.decode()
     text = b"".join(world.client("red_lead").get("/teams/red/?format=csv&table=waiting")).decode("utf-8-sig")
@@ -77,6 +86,7 @@ def test_too_little_history_is_said(world: World) -> None:
 def test_what_runs_has_none(world: World) -> None:
     known(world, 20)
     assert estimate(world, "red_lead", "/api/v1/workloads/uid-red-runs/") is None
+    assert explanation(world, "uid-red-runs")["start_estimate"] is None
     assert "Start estimate" not in world.client("red_lead").get("/workloads/uid-red-runs/").content.decode()
 
 
@@ -85,5 +95,7 @@ def test_what_waiting_does_not_end_has_no_range(world: World, message: str) -> N
     work = known(world, 20)
     work.reason, work.message = "Inadmissible", message
     work.save()
+    StateSpan.objects.filter(uid=work.uid).update(reason=work.reason, message=message)
     found = estimate(world, "red_lead")
     assert (found["low_seconds"], found["why_not"]) == (None, "not_by_waiting")
+    assert explanation(world, "uid-red-waits")["start_estimate"]["why_not"] == "not_by_waiting"
