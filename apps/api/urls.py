@@ -25,6 +25,7 @@ from apps.api.stack import StackView
 from apps.api.teams import TeamsView, TeamView
 from apps.api.topology import TopologyNodesView, TopologyView
 from apps.api.unknown_texts import UnknownTextsView
+from apps.api.unmade import UnmadeView
 from apps.api.usage import UsageHoursView, UsageView
 from apps.api.wait_times import WaitTimesView
 from apps.api.what_if import WhatIfView
@@ -66,6 +67,7 @@ urlpatterns = [
     path("v1/admission-failures/work/", BlockedWorkView.as_view(), name="admission-failures-work"),
     path("v1/admission-failures/outcomes/", OutcomesView.as_view(), name="admission-failures-outcomes"),
     path("v1/admission-failures/unknown/", UnknownTextsView.as_view(), name="admission-failures-unknown"),
+    path("v1/admission-failures/unmade/", UnmadeView.as_view(), name="admission-failures-unmade"),
     path("v1/wait-times/", WaitTimesView.as_view(), name="wait-times"),
     path("v1/usage/", UsageView.as_view(), name="usage"),
     path("v1/usage/hours/", UsageHoursView.as_view(), name="usage-hours"),

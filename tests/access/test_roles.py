@@ -221,6 +221,7 @@ ROUTES: dict[str, list[Case]] = {
     "api:admission-failures-work": [("/api/v1/admission-failures/work/", rest(EVERYBODY))],
     "api:admission-failures-outcomes": [("/api/v1/admission-failures/outcomes/", rest(EVERYBODY))],
     "api:admission-failures-unknown": [("/api/v1/admission-failures/unknown/", rest(ADMIN))],
+    "api:admission-failures-unmade": [("/api/v1/admission-failures/unmade/", rest(EVERYBODY))],
     "api:wait-times": [("/api/v1/wait-times/", rest(EVERYBODY))],
     "api:usage": [("/api/v1/usage/", rest(EVERYBODY))],
     "api:usage-hours": [("/api/v1/usage/hours/?cluster=east", rest(EVERYBODY))],

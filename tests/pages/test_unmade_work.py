@@ -134,5 +134,29 @@ def test_lists_show_it_to_its_team_alone(owned: World, page: str) -> None:
     assert [row["Belongs to"] for row in csv.DictReader(io.StringIO(text))] == ["mine"]
 
 
+def test_rest_says_what_the_list_says_with_its_filters_and_to_its_team_alone(owned: World) -> None:
+    said(owned, "older", *SAID[1][:2], minutes=50)
+    said(owned, "mine", *SAID[0][:2])
+    said(owned, "theirs", *SAID[1][:2], team="blue")
+    path = "/api/v1/admission-failures/unmade/"
+
+    def names(role: str, query: str = "") -> list[str]:
+        return [row["name"] for row in owned.client(role).get(path + query).json()["results"]]
+
+    assert names("red_lead") == ["older", "mine"]
+    assert names("admin", "?team=blue") == ["theirs"]
+    assert names("admin", "?cause=configuration") == ["mine"]
+    assert names("admin", "?queue=red-lq") == []
+    first = owned.client("red_lead").get(path + "?page_size=1").json()
+    assert (first["count"], [row["name"] for row in first["results"]]) == (2, ["older"])
+    row = owned.client("red_lead").get(first["next"]).json()["results"][0]
+    assert (row["name"], row["kind"], row["team"], row["times"]) == ("mine", "Job", "red", 2)
+    assert (row["layer"], row["cause"], row["rule"]) == ("admission", *SAID[0][2:])
+    assert (row["reason"], row["message"]) == SAID[0][:2]
+    assert row["sentence"] in owned.client("red_lead").get("/admissions/").content.decode().replace(
+        "&quot;", '"'
+    )
+
+
 def test_without_such_work_there_is_no_panel(owned: World) -> None:
     assert "No workload was made" not in owned.client("admin").get("/admissions/").content.decode()
