@@ -12,6 +12,23 @@ RUN_AXE = """async () => {
   return found.violations.filter(v => ['serious', 'critical'].includes(v.impact))
     .map(v => v.id + ': ' + v.nodes.slice(0, 3).map(n => n.target.join(' ') + ' ' + (n.any[0] || {}).message).join(' | '));
 }"""
+# Per text in a cell: characters against lines that are seen. Words of one per line stand on end; cells of
+# sentences break where they like.
+UPRIGHT = """() => {
+  const found = [];
+  for (const cell of document.querySelectorAll('table th, table td:not(.wide, .wide-name, .empty)')) {
+    const walk = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+    while (walk.nextNode()) {
+      const text = walk.currentNode.textContent.trim();
+      if (!/^[\\u4e00-\\u9fff]{2,}/.test(text)) { continue; }
+      const range = document.createRange();
+      range.selectNodeContents(walk.currentNode);
+      const lines = new Set([...range.getClientRects()].filter(r => r.width > 1).map(r => Math.round(r.top))).size;
+      if (lines > 1 && text.length / lines < 1.4) { found.push(cell.className + ': ' + text); }
+    }
+  }
+  return [...new Set(found)];
+}"""
 WATCH_POLICY = """
 window.violations = [];
 document.addEventListener('securitypolicyviolation', e => window.violations.push(e.violatedDirective + ' ' + e.blockedURI + ' ' + e.sample));
@@ -48,6 +65,11 @@ class Visitor:
         answer = self.page.goto(path, wait_until="networkidle")
         assert answer is not None
         return answer
+
+    def upright(self) -> list[str]:
+        """Words in cells of tables that stand on end: one character per line."""
+        found: list[str] = self.page.evaluate(UPRIGHT)
+        return found
 
     def violations(self) -> list[str]:
         found: list[str] = self.page.evaluate("window.violations")
