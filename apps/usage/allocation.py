@@ -1,0 +1,347 @@
+"""Who held which devices when. Input: spells of holding, owners, what units are, what could not be seen; output: `Interval`s.
+
+Pure. Invariants
+- The result says only what the spells say: their order, repeats of them, and cutting one in two anywhere change nothing.
+- Everything is half-open and keyed by UID: work that takes over an old name is other work.
+- Inside a stretch in which the cluster could not be seen, what the same object held both before and after counts
+  (`BRIDGED`, the smaller of the two); the rest is `LEFT_OUT`: reported, never charged.
+- Of pods that together ask for more than their node has, the later ones' surplus is `BEYOND`: flagged, never charged.
+- What nobody knows the unit of has no model and no GPU-equivalents (None), never zero.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from decimal import Decimal
+from enum import StrEnum
+from fractions import Fraction
+from itertools import pairwise
+
+from apps.usage.spans import seconds_between
+
+ZERO = Decimal(0)
+
+
+class Basis(StrEnum):
+    """`RESERVED`: quota reserved … released. `POD`: pod bound … terminal."""
+
+    RESERVED = "reserved"
+    POD = "pod"
+
+
+class Seen(StrEnum):
+    """How sure an interval is."""
+
+    OBSERVED = "observed"
+    BRIDGED = "bridged"
+    LEFT_OUT = "left_out"
+    BEYOND = "beyond"
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is held as far as money is concerned."""
+        return self in (Seen.OBSERVED, Seen.BRIDGED)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """What an owner is told by. `kind`: "Workload" (Kueue) or "PodGroup" (Volcano); `queue`: ClusterQueue or Volcano
+    queue."""
+
+    cluster_id: int
+    kind: str
+    namespace: str
+    queue_name: str
+    queue: str
+
+
+@dataclass(frozen=True, slots=True)
+class Spell:
+    """One object was observed to hold `quantity` units of `resource` during [start, end). `on`: the flavor of reserved
+    quota, the node of a pod. `since`: when the object was first seen, the same for all of its spells: who came first
+    has what there is."""
+
+    basis: Basis
+    uid: str
+    place: Place
+    on: str
+    resource: str
+    quantity: Decimal
+    start: datetime
+    end: datetime
+    since: datetime
+    priority_class: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """[start, end)."""
+
+    start: datetime
+    end: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """`team_id` None: nobody's."""
+
+    team_id: int | None
+    cost_centre: str
+    start: datetime
+    end: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What one unit is. `equivalents`: whole cards per unit; None: not known."""
+
+    model: str = ""
+    sharing_mode: str = ""
+    profile: str = ""
+    equivalents: Fraction | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """`quantity` units held during [start, end). `borrowed`: beyond the queue's own quota."""
+
+    basis: Basis
+    uid: str
+    place: Place
+    on: str
+    resource: str
+    quantity: Decimal
+    start: datetime
+    end: datetime
+    since: datetime
+    priority_class: str
+    seen: Seen = Seen.OBSERVED
+    borrowed: bool = False
+    team_id: int | None = None
+    cost_centre: str = ""
+    unit: Unit = Unit()
+
+    @property
+    def unit_seconds(self) -> Decimal:
+        return seconds_between(self.start, self.end) * self.quantity
+
+    @property
+    def gpu_equivalents(self) -> Fraction | None:
+        """Whole cards that are held; None: not known."""
+        each = self.unit.equivalents
+        return None if each is None else Fraction(self.quantity) * each
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """`units` from `at` on until the next limit of the same group; None: no limit is known."""
+
+    at: datetime
+    units: Decimal | None
+
+
+Group = tuple[int, str, str, str]
+"""Nominal quota: (cluster, queue, flavor, resource); a node's cards: (cluster, "", node, resource)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What spells are judged by. `gaps`: when the objects of a kind ("Workload", "PodGroup", "Pod") could not be
+    seen; `owners`: gapless; `units`: by (basis, cluster, flavor or node, resource); `nominal`, `node_units`: in order."""
+
+    owners: Mapping[Place, Sequence[Owned]]
+    units: Mapping[tuple[Basis, int, str, str], Unit]
+    gaps: Mapping[str, Sequence[Stretch]]
+    nominal: Mapping[Group, Sequence[Limit]]
+    node_units: Mapping[Group, Sequence[Limit]]
+
+
+def intervals(spells: Iterable[Spell], around: Surroundings) -> list[Interval]:
+    """In the order of their start; nothing in it could be joined."""
+    found = list(_seen(_held(spells), around.gaps))
+    found = _beyond(found, around.nominal, _quota_group, lambda item: replace(item, borrowed=True))
+    found = _beyond(found, around.node_units, _node_group, lambda item: replace(item, seen=Seen.BEYOND))
+    owned = (part for item in found for part in _by_owner(item, around.owners.get(item.place, ())))
+    known = (replace(item, unit=_unit(item, around.units)) for item in owned)
+    return _joined(known)
+
+
+def clip(items: Iterable[Interval], start: datetime, end: datetime) -> list[Interval]:
+    """What of them lies in [start, end)."""
+    cut = (replace(item, start=max(item.start, start), end=min(item.end, end)) for item in items)
+    return [item for item in cut if item.start < item.end]
+
+
+def gaps_between(pulls: Iterable[datetime], *, longest: float) -> list[Stretch]:
+    """Between two good pulls more than `longest` seconds apart nobody looked."""
+    times = sorted(set(pulls))
+    return [Stretch(low, high) for low, high in pairwise(times) if (high - low).total_seconds() > longest]
+
+
+def _held(spells: Iterable[Spell]) -> list[Interval]:
+    """One step function per thing that an object holds: repeats and overlaps of it count once, the largest."""
+    groups: defaultdict[tuple[object, ...], list[Spell]] = defaultdict(list)
+    for spell in spells:
+        if spell.start < spell.end and spell.quantity > 0:
+            key = (spell.basis, spell.uid, spell.place, spell.on, spell.resource, spell.priority_class)
+            groups[key].append(spell)
+    found: list[Interval] = []
+    for own in groups.values():
+        since = min(spell.since for spell in own)
+        edges = sorted({edge for spell in own for edge in (spell.start, spell.end)})
+        for low, high in pairwise(edges):
+            most = max((s.quantity for s in own if s.start <= low and s.end >= high), default=ZERO)
+            if most:
+                found.append(_interval(own[0], most, low, high, since))
+    return _joined(found)
+
+
+def _interval(spell: Spell, quantity: Decimal, start: datetime, end: datetime, since: datetime) -> Interval:
+    return Interval(
+        basis=spell.basis,
+        uid=spell.uid,
+        place=spell.place,
+        on=spell.on,
+        resource=spell.resource,
+        quantity=quantity,
+        start=start,
+        end=end,
+        since=since,
+        priority_class=spell.priority_class,
+    )
+
+
+def _seen(held: Sequence[Interval], gaps: Mapping[str, Sequence[Stretch]]) -> Iterator[Interval]:
+    """Cut at the edges of what could not be seen, and judged inside of it."""
+    by_object: defaultdict[tuple[object, ...], list[Interval]] = defaultdict(list)
+    for item in held:
+        by_object[(item.basis, item.uid, item.place, item.on, item.resource)].append(item)
+    for own in by_object.values():
+        kind = "Pod" if own[0].basis is Basis.POD else own[0].place.kind
+        for item in own:
+            yield from _judged(item, own, gaps.get(kind, ()))
+
+
+def _judged(item: Interval, own: Sequence[Interval], gaps: Sequence[Stretch]) -> Iterator[Interval]:
+    at = item.start
+    for gap in gaps:
+        low, high = max(gap.start, item.start), min(gap.end, item.end)
+        if low >= high:
+            continue
+        if at < low:
+            yield replace(item, start=at, end=low)
+        sure = min(item.quantity, _quantity_at(own, gap.start), _quantity_at(own, gap.end))
+        if sure:
+            yield replace(item, start=low, end=high, quantity=sure, seen=Seen.BRIDGED)
+        if item.quantity > sure:
+            rest = item.quantity - sure
+            yield replace(item, start=low, end=high, quantity=rest, seen=Seen.LEFT_OUT)
+        at = high
+    if at < item.end:
+        yield replace(item, start=at)
+
+
+def _quantity_at(own: Sequence[Interval], at: datetime) -> Decimal:
+    return sum((item.quantity for item in own if item.start <= at < item.end), ZERO)
+
+
+def _quota_group(item: Interval) -> Group | None:
+    place = item.place
+    return (place.cluster_id, place.queue, item.on, item.resource) if item.basis is Basis.RESERVED else None
+
+
+def _node_group(item: Interval) -> Group | None:
+    return (item.place.cluster_id, "", item.on, item.resource) if item.basis is Basis.POD else None
+
+
+def _beyond(
+    items: Sequence[Interval],
+    limits: Mapping[Group, Sequence[Limit]],
+    group_of: Callable[[Interval], Group | None],
+    mark: Callable[[Interval], Interval],
+) -> list[Interval]:
+    """At every instant whoever came first is within the limit; what is beyond it is marked, partly where need be."""
+    groups: defaultdict[Group, list[Interval]] = defaultdict(list)
+    kept: list[Interval] = []
+    for item in items:
+        group = group_of(item)
+        if group is None or group not in limits or not item.seen.counts:
+            kept.append(item)
+        else:
+            groups[group].append(item)
+    for group, members in groups.items():
+        kept += _laid(members, limits[group], mark)
+    return kept
+
+
+def _laid(
+    members: Sequence[Interval], limits: Sequence[Limit], mark: Callable[[Interval], Interval]
+) -> Iterator[Interval]:
+    starts: defaultdict[datetime, list[Interval]] = defaultdict(list)
+    edges = {limit.at for limit in limits}
+    for item in members:
+        starts[item.start].append(item)
+        edges |= {item.start, item.end}
+    active: list[Interval] = []
+    units: Decimal | None = None
+    steps = {limit.at: limit.units for limit in limits}
+    for low, high in pairwise(sorted(edges)):
+        units = steps.get(low, units)
+        active = [item for item in active if item.end > low] + starts.get(low, [])
+        active.sort(key=lambda item: (item.since, item.uid, item.priority_class, item.start))
+        left = units
+        for item in active:
+            part = replace(item, start=low, end=high)
+            within = item.quantity if left is None else min(item.quantity, left)
+            if within:
+                yield replace(part, quantity=within)
+            if item.quantity > within:
+                yield mark(replace(part, quantity=item.quantity - within))
+            left = None if left is None else left - within
+
+
+def _by_owner(item: Interval, owners: Sequence[Owned]) -> Iterator[Interval]:
+    at = item.start
+    for owned in owners:
+        low, high = max(owned.start, at), min(owned.end, item.end)
+        if low >= high:
+            continue
+        if at < low:
+            yield replace(item, start=at, end=low)
+        yield replace(item, start=low, end=high, team_id=owned.team_id, cost_centre=owned.cost_centre)
+        at = high
+    if at < item.end:
+        yield replace(item, start=at)
+
+
+def _unit(item: Interval, units: Mapping[tuple[Basis, int, str, str], Unit]) -> Unit:
+    return units.get((item.basis, item.place.cluster_id, item.on, item.resource), Unit())
+
+
+def _joined(items: Iterable[Interval]) -> list[Interval]:
+    """Those that follow each other and differ in nothing else are one."""
+    alike: defaultdict[Interval, list[Interval]] = defaultdict(list)
+    for item in items:
+        alike[replace(item, start=item.since, end=item.since)].append(item)
+    found: list[Interval] = []
+    for own in alike.values():
+        own.sort(key=lambda item: item.start)
+        run = own[0]
+        for item in own[1:]:
+            if item.start <= run.end:
+                run = replace(run, end=max(run.end, item.end))
+            else:
+                found.append(run)
+                run = item
+        found.append(run)
+    return sorted(found, key=_order)
+
+
+def _order(item: Interval) -> tuple[object, ...]:
+    return (
+        *(item.start, item.uid, item.basis, item.place, item.on, item.resource, item.seen, item.borrowed),
+        *(item.priority_class, item.team_id is None, item.team_id or 0, item.end, item.quantity),
+    )
