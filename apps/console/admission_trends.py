@@ -3,7 +3,9 @@ and the work behind a number. The first two read rollups; what waits now is `/ad
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from functools import cached_property
 
 from django.http import HttpRequest, HttpResponseBase
 from django.utils.text import capfirst
@@ -27,10 +29,11 @@ from apps.console.frame import WORK, Page
 from apps.console.links import with_query
 from apps.core.csv import csv_response
 from apps.core.formats import resource_text
-from apps.core.tables import table_csv, wants_csv
+from apps.core.tables import CSV_PARAMETER, table_csv, wants_csv
 from apps.usage.admission_filters import BlockedForm, BlockedWorkForm
-from apps.usage.admission_reading import rolled_up
+from apps.usage.admission_reading import RolledUp, rolled_up
 from apps.usage.blocked import (
+    BlockedTable,
     blocked_by_hour_of_week,
     blocked_resources,
     blocked_table,
@@ -39,7 +42,7 @@ from apps.usage.blocked import (
 from apps.usage.blocked_work import blocked_work
 from apps.usage.filters import WAIT_GROUPS, WaitForm
 from apps.usage.outcomes import outcome_table
-from apps.usage.shapes import blocked_shapes, never_fitting
+from apps.usage.shapes import Shape, blocked_shapes, never_fitting
 from apps.usage.waits import wait_table
 
 WINDOWS = ("24h", "7d", "30d", "90d", "365d")
@@ -51,57 +54,102 @@ def over_time(request: HttpRequest) -> HttpResponseBase:
     if not form.is_valid():
         named_or_404(form)
         return page.render("console/admissions_over_time.html", {"form": form}, section="admissions")
-    window, criteria, teams = form.time_window, form.criteria, page.team_ids
-    trend = TrendTable(
-        blocked_trend(window=window, by=form.grouping, team_ids=teams, criteria=criteria), prefix="t-"
-    )
-    if wants_csv(request):
-        return table_csv(trend, request)
-    outcomes = OutcomeTable(
-        outcome_table(window=window, by="queue", team_ids=teams, criteria=criteria), prefix="o-"
-    )
-    if wants_csv(request, "outcomes"):
-        return table_csv(outcomes, request)
-    waiting = blocked_shapes(now=page.now, team_ids=teams, criteria=criteria)
-    shapes = ShapeTable(waiting, prefix="s-")
-    if wants_csv(request, "shapes"):
-        return table_csv(shapes, request)
-    never = NeverTable(never_fitting(waiting), prefix="n-")
-    if wants_csv(request, "never"):
-        return table_csv(never, request)
-    crossed = blocked_table(window=window, team_ids=teams, criteria=criteria)
-    if wants_csv(request, "queues"):
-        return csv_response(
-            "blocked-by-queue",
-            [("cause", "queue", "hours"), *((c.row, c.column, c.hours) for c in crossed.cells.values())],
+    shown = _OverTime(page, form)
+    if request.GET.get(CSV_PARAMETER) == "csv":
+        asked = shown.csv(request.GET.get("table", ""))
+        if asked is not None:
+            return asked
+    return page.render("console/admissions_over_time.html", shown.context(), section="admissions")
+
+
+class _OverTime:
+    """What the page and its tables as CSV show, each worked out when it is asked for."""
+
+    def __init__(self, page: Page, form: BlockedForm) -> None:
+        self.page, self.form = page, form
+        self.criteria = form.criteria
+
+    @cached_property
+    def rolled(self) -> RolledUp:
+        return rolled_up(self.criteria)
+
+    @cached_property
+    def trend(self) -> TrendTable:
+        rows = blocked_trend(
+            window=self.form.time_window,
+            by=self.form.grouping,
+            team_ids=self.page.team_ids,
+            criteria=self.criteria,
+            rolled=self.rolled,
         )
-    week = blocked_by_hour_of_week(window=window, team_ids=teams, criteria=criteria)
-    resources = blocked_resources(window=window, team_ids=teams, criteria=criteria)
-    context = {
-        **_frame(page, form),
-        "trend": page.prepare(trend),
-        "outcomes": page.prepare(outcomes, per_page=15),
-        "shapes": page.prepare(shapes, per_page=15),
-        "never": page.prepare(never, per_page=15),
-        "queues": by_queue(crossed),
-        "week": None if week is None else by_week(week),
-        "weeks": 0 if week is None else week.weeks,
-        "chart": Chart.of("blocked", page),
-        "by": form.grouping,
-        "groupings": [(key, with_query(request, by=key)) for key in ("cause", "layer", "reason")],
-        "resource": criteria.resource,
-        "units": [
-            ("", with_query(request, resource="")),
-            *((name, with_query(request, resource=name)) for name in resources),
-        ],
-        "unit": resource_text(criteria.resource) if criteria.resource else "",
-        "causes": CAUSE_LABELS,
-        "layers": LAYER_LABELS,
-    }
-    return page.render("console/admissions_over_time.html", context, section="admissions")
+        return TrendTable(rows, prefix="t-")
+
+    @cached_property
+    def outcomes(self) -> OutcomeTable:
+        rows = outcome_table(
+            window=self.form.time_window, by="queue", team_ids=self.page.team_ids, criteria=self.criteria
+        )
+        return OutcomeTable(rows, prefix="o-")
+
+    @cached_property
+    def waiting(self) -> Sequence[Shape]:
+        return blocked_shapes(now=self.page.now, team_ids=self.page.team_ids, criteria=self.criteria)
+
+    @cached_property
+    def shapes(self) -> ShapeTable:
+        return ShapeTable(self.waiting, prefix="s-")
+
+    @cached_property
+    def never(self) -> NeverTable:
+        return NeverTable(never_fitting(self.waiting), prefix="n-")
+
+    @cached_property
+    def queues(self) -> BlockedTable:
+        return blocked_table(
+            window=self.form.time_window, team_ids=self.page.team_ids, criteria=self.criteria
+        )
+
+    def csv(self, name: str) -> HttpResponseBase | None:
+        """The named table; None: there is none of this name."""
+        if name == "queues":
+            cells = ((c.row, c.column, c.hours) for c in self.queues.cells.values())
+            return csv_response("blocked-by-queue", [("cause", "queue", "hours"), *cells])
+        attribute = _TABLES.get(name)
+        return None if attribute is None else table_csv(getattr(self, attribute), self.page.request)
+
+    def context(self) -> dict[str, object]:
+        page, request, criteria = self.page, self.page.request, self.criteria
+        window, teams = self.form.time_window, page.team_ids
+        week = blocked_by_hour_of_week(window=window, team_ids=teams, criteria=criteria, rolled=self.rolled)
+        resources = blocked_resources(window=window, team_ids=teams, criteria=criteria)
+        return {
+            **_frame(page, self.form, self.rolled),
+            "trend": page.prepare(self.trend),
+            "outcomes": page.prepare(self.outcomes, per_page=15),
+            "shapes": page.prepare(self.shapes, per_page=15),
+            "never": page.prepare(self.never, per_page=15),
+            "queues": by_queue(self.queues),
+            "week": None if week is None else by_week(week),
+            "weeks": 0 if week is None else week.weeks,
+            "chart": Chart.of("blocked", page),
+            "by": self.form.grouping,
+            "groupings": [(key, with_query(request, by=key)) for key in ("cause", "layer", "reason")],
+            "resource": criteria.resource,
+            "units": [
+                ("", with_query(request, resource="")),
+                *((name, with_query(request, resource=name)) for name in resources),
+            ],
+            "unit": resource_text(criteria.resource) if criteria.resource else "",
+            "causes": CAUSE_LABELS,
+            "layers": LAYER_LABELS,
+        }
 
 
-def _frame(page: Page, form: BlockedForm | WaitForm) -> dict[str, object]:
+# `?table=`: what it names of _OverTime.
+_TABLES: Mapping[str, str] = {"": "trend", **{name: name for name in ("outcomes", "shapes", "never")}}
+
+
+def _frame(page: Page, form: BlockedForm | WaitForm, rolled: RolledUp | None = None) -> dict[str, object]:
     request = page.request
     return {
         "form": form,
@@ -111,7 +159,7 @@ def _frame(page: Page, form: BlockedForm | WaitForm) -> dict[str, object]:
         "window": "" if request.GET.get("from") else request.GET.get("window") or form.default_window,
         "span": form.time_window,
         "teams": visible_teams(reader(request)),
-        "rolled": rolled_up(form.criteria),
+        "rolled": rolled or rolled_up(form.criteria),
     }
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from decimal import Decimal
 from typing import Literal
 
@@ -23,7 +23,15 @@ from apps.admissions.labels import NO_REASON, cause_label, layer_label, reason_l
 from apps.core.windows import Window, floor_hour
 from apps.fleet.models import Cluster
 from apps.fleet.selectors import UNBOUND
-from apps.usage.admission_reading import WEEK, AdmissionCriteria, Reading, condition, reading, rolled_up
+from apps.usage.admission_reading import (
+    WEEK,
+    AdmissionCriteria,
+    Reading,
+    RolledUp,
+    condition,
+    reading,
+    rolled_up,
+)
 from apps.usage.models import BlockHour, Step
 
 BlockBy = Literal["cause", "layer", "reason", "queue", "team", "flavor", "cluster"]
@@ -211,12 +219,17 @@ def blocked_table(
 
 
 def blocked_by_hour_of_week(
-    *, window: Window, team_ids: Collection[int] | None, criteria: AdmissionCriteria | None = None
+    *,
+    window: Window,
+    team_ids: Collection[int] | None,
+    criteria: AdmissionCriteria | None = None,
+    rolled: RolledUp | None = None,
 ) -> WeekHeat | None:
     """When in the week work is blocked: the last whole weeks of the window, HEAT_WEEKS at most, so that every hour of the
-    week counts as often and a long window reads no more than a short one."""
+    week counts as often and a long window reads no more than a short one. `rolled`: `rolled_up` of the same criteria, where
+    the caller has it."""
     wanted = criteria or AdmissionCriteria()
-    until = rolled_up(wanted).until
+    until = (rolled or rolled_up(wanted)).until
     end = floor_hour(window.end if until is None else min(window.end, until))
     weeks = min(HEAT_WEEKS, (end - window.start) // WEEK)
     if weeks < 1:
@@ -237,15 +250,16 @@ def blocked_trend(
     by: BlockBy = "cause",
     team_ids: Collection[int] | None,
     criteria: AdmissionCriteria | None = None,
+    rolled: RolledUp | None = None,
 ) -> list[Trend]:
     """The last week of the window (all of a shorter one), in whole hours, against the same stretch a week before; the
-    largest first."""
+    largest first. `rolled` as above; the chosen clusters are known from the latest of their beginnings on."""
     wanted = criteria or AdmissionCriteria()
     end = floor_hour(window.end)
     now = Window(max(floor_hour(window.start), end - WEEK), end) if floor_hour(window.start) < end else window
     reads = [reading(piece, Step.HOUR) for piece in (now, Window(now.start - WEEK, now.end - WEEK))]
     sums = [_sums(read, by, team_ids, wanted) for read in reads]
-    first = _first_hour(wanted)
+    first = (rolled or rolled_up(wanted)).since
     known = first is not None and first <= reads[1].covered.start
     keys = sorted({*sums[0], *sums[1]}, key=lambda key: (-sums[0].get(key, Decimal(0)), key))
     labels = block_labels(by, keys)
@@ -269,8 +283,3 @@ def _sums(
     rows = BlockHour.objects.filter(_rows(read, team_ids=team_ids, criteria=criteria))
     found = rows.values_list(_FIELDS.get(by, by)).annotate(Sum("seconds"))
     return {_key(by, key): seconds / _HOUR for key, seconds in found}
-
-
-def _first_hour(criteria: AdmissionCriteria) -> datetime | None:
-    """From where on the chosen clusters are rolled up: the latest of their beginnings."""
-    return rolled_up(criteria).since

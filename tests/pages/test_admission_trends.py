@@ -10,7 +10,9 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from apps.accounts.models import Membership, Team, User
@@ -101,8 +103,6 @@ def test_each_sum_says_of_which_time_it_is(admin: Client) -> None:
     """Columns of hours keep their tenth, so that the figures stand below each other."""
     text = admin.get(f"/admissions/over-time/?{urlencode({**SPAN, 'by': 'cause'})}").content.decode()
     for panel in ("h-trend", "h-queues"):
-        found = re.search(r"id=\"h-trend\".{900}", text, re.S)
-        print(found and found[0])
         assert re.search(
             rf'id="{panel}">.*?</h2>\s*<p class="muted mb-0"><time datetime="2026-11-30T00:', text
         ), panel
@@ -153,3 +153,38 @@ def test_a_span_that_is_too_long_to_list_says_so(admin: Client) -> None:
     queues = page[page.index('id="h-queues"') : page.index('id="h-week"')]
     assert "/admissions/over-time/?" in queues
     assert "/admissions/work/" not in queues
+
+
+def statements(client: Client, **query: str) -> list[str]:
+    with CaptureQueriesContext(connection) as seen:
+        rows(client, "/admissions/over-time/", **query)
+    return [each["sql"] for each in seen.captured_queries]
+
+
+@pytest.mark.parametrize(
+    ("table", "reads"),
+    [
+        ("", {"usage_blockhour", "usage_watermark"}),
+        ("queues", {"usage_blockhour"}),
+        ("outcomes", {"usage_outcomehour"}),
+        ("shapes", set()),
+        ("never", set()),
+    ],
+)
+def test_a_table_as_csv_reads_what_it_shows_and_nothing_else(
+    admin: Client, table: str, reads: set[str]
+) -> None:
+    asked = " ".join(statements(admin, table=table))
+    rollups = {"usage_blockhour", "usage_watermark", "usage_outcomehour", "usage_waithour"}
+    assert {name for name in rollups if f'"{name}"' in asked} == reads
+
+
+def test_the_page_asks_once_how_far_the_rollups_are(admin: Client) -> None:
+    with CaptureQueriesContext(connection) as seen:
+        page = admin.get(f"/admissions/over-time/?{urlencode(SPAN)}")
+    assert page.status_code == 200
+    assert sum('FROM "usage_watermark"' in each["sql"] for each in seen.captured_queries) == 1
+    assert (
+        admin.get(f"/admissions/over-time/?{urlencode({**SPAN, 'format': 'csv', 'table': 'x'})}").status_code
+        == 200
+    )
