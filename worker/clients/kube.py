@@ -1,4 +1,4 @@
-"""Reading a Kubernetes API as raw bytes, through the `kubernetes` library's own configuration and connection pool.
+"""Calling a Kubernetes API for raw bytes, through the `kubernetes` library's own configuration and connection pool.
 
 Input: a kubeconfig file and a context; output: bodies as received. Invariants: authentication (tokens, exec
 plugins and their refresh, client certificates), TLS settings and proxies are the library's; nothing is
@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any
 
@@ -129,14 +129,7 @@ class KubeClient:
     # ------------------------------------------------------------------ reading
     def get(self, path: str, params: Params | None = None) -> bytes:
         """The body of a GET that was answered 200."""
-        try:
-            return self._get_once(path, params)
-        except ClientError as error:
-            wait = error.retry_after
-            if error.kind != errors.THROTTLED or wait is None or wait > SHORT_RETRY_SECONDS:
-                raise
-            time.sleep(wait)
-        return self._get_once(path, params)
+        return _patiently(lambda: self._get_once(path, params))
 
     def list_pages(self, path: str, limit: int = PAGE_LIMIT, params: Params | None = None) -> Iterator[bytes]:
         """The pages of a list. When the continue token expires on the way, raises ClientError("expired"): what
@@ -216,9 +209,18 @@ class KubeClient:
             if error.kind == errors.EXPIRED:
                 raise
 
+    # ------------------------------------------------------------------ writing
+    def write(
+        self, method: str, path: str, body: Any, *, params: Params, headers: Mapping[str, str]
+    ) -> bytes:
+        """The body of a POST or PATCH that was answered 200 or 201; see `writes` for who calls it and how."""
+        return _patiently(lambda: self._whole(self._ask(method, path, params, body, headers), path))
+
     # ------------------------------------------------------------------ transport
     def _get_once(self, path: str, params: Params | None) -> bytes:
-        response = self._open(path, params)
+        return self._whole(self._open(path, params), path)
+
+    def _whole(self, response: urllib3.HTTPResponse, path: str) -> bytes:
         try:
             return self._body(response, path)
         finally:
@@ -226,13 +228,25 @@ class KubeClient:
 
     def _open(self, path: str, params: Params | None) -> urllib3.HTTPResponse:
         """Send a GET and give the response at its headers. Raises ClientError for anything but 200."""
+        return self._ask("GET", path, params)
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        params: Params | None,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> urllib3.HTTPResponse:
+        """Send a request and give the response at its headers. Raises ClientError for anything but 200 and 201."""
         sent = time.time()
         try:
             call = self._api.param_serialize(
-                "GET",
+                method,
                 path,
                 query_params=[(name, value) for name, value in (params or {}).items()],
-                header_params={"Accept": "application/json"},
+                header_params={"Accept": "application/json", **(headers or {})},
+                body=body,
                 auth_settings=["BearerToken"],
             )
             answer = self._api.call_api(*call, _request_timeout=(self.connect_timeout, self.read_timeout))
@@ -240,8 +254,8 @@ class KubeClient:
             raise self._failure(error, path) from error
         response: urllib3.HTTPResponse = answer.response
         self._note_clock(response, sent)
-        if response.status != 200:
-            raise self._refusal(response, path)
+        if response.status not in (200, 201):
+            raise self._refusal(response, path, write=method != "GET")
         return response
 
     def _body(self, response: urllib3.HTTPResponse, path: str) -> bytes:
@@ -283,8 +297,8 @@ class KubeClient:
         self.clock_skew_seconds = said.timestamp() + 0.5 - (sent + time.time()) / 2
 
     # ------------------------------------------------------------------ failures
-    def _refusal(self, response: urllib3.HTTPResponse, path: str) -> ClientError:
-        """The error of an answer that is not 200; its body says why, as a Status or in plain text."""
+    def _refusal(self, response: urllib3.HTTPResponse, path: str, *, write: bool) -> ClientError:
+        """The error of an answer that is not good; its body says why, as a Status or in plain text."""
         try:
             body = response.read(1 << 16)
         except (urllib3.exceptions.HTTPError, OSError):
@@ -292,7 +306,7 @@ class KubeClient:
         finally:
             response.close()
         self._count(len(body))
-        return refusal(response.status, body, path, response.headers.get("Retry-After"))
+        return refusal(response.status, body, path, response.headers.get("Retry-After"), write=write)
 
     def _timed_out(self, path: str, what: str) -> ClientError:
         limits = f"connect {self.connect_timeout:g} s, read {self.read_timeout:g} s"
@@ -313,7 +327,21 @@ class KubeClient:
         return ClientError(errors.UNREACHABLE, f"{where}: {_one_line(reason)}")
 
 
-def refusal(status: int, body: bytes, path: str, retry_after: str | None = None) -> ClientError:
+def _patiently(call: Callable[[], bytes]) -> bytes:
+    """Once more after a 429 that asks for a short wait: the server did not look at the request."""
+    try:
+        return call()
+    except ClientError as error:
+        wait = error.retry_after
+        if error.kind != errors.THROTTLED or wait is None or wait > SHORT_RETRY_SECONDS:
+            raise
+        time.sleep(wait)
+    return call()
+
+
+def refusal(
+    status: int, body: bytes, path: str, retry_after: str | None = None, *, write: bool = False
+) -> ClientError:
     """A status other than 200 as a ClientError, with the server's own words and the wait it asks for."""
     try:
         said = _status.decode(body)
@@ -324,8 +352,9 @@ def refusal(status: int, body: bytes, path: str, retry_after: str | None = None)
         wait = float(retry_after)
     words = _one_line(said.message or said.reason) or "no reason given"
     # A version that this server has not come to yet will not do as a resume point, no more than one long gone.
-    kind = errors.EXPIRED if status == 504 and _FUTURE in words else kind_of_status(status)
-    return ClientError(kind, f"{path}: {status}: {words}", status=status, retry_after=wait)
+    kind = errors.EXPIRED if status == 504 and _FUTURE in words else kind_of_status(status, write=write)
+    own = (said.message or said.reason).strip()
+    return ClientError(kind, f"{path}: {status}: {words}", status=status, retry_after=wait, said=own)
 
 
 def _one_line(error: Any) -> str:

@@ -27,7 +27,7 @@ class Request:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Passes every GET, and every form that is POSTed, to the test's function, which may also break the protocol."""
+    """Passes every GET, and every form that is POSTed or body that is PATCHed, to the test's function, which may also break the protocol."""
 
     protocol_version = "HTTP/1.1"
     server: Server
@@ -40,6 +40,8 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         self.form = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
         self._handle()
+
+    do_PATCH = do_POST
 
     def _handle(self) -> None:
         self.server.seen.append(
