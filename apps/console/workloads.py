@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from django.db.models import Q
+from django.db.models import F, Q
 from django.http import Http404, HttpRequest, HttpResponseBase
 from django.utils.translation import gettext_lazy as _
 
@@ -133,4 +133,5 @@ def _events(subject: Subject) -> list[Event]:
 
 
 def _pods(work: Workload) -> list[Pod]:
-    return list(pods_of(work).order_by("name", "id")[:PODS_SHOWN])
+    """Those that are there before those that were removed: the page has room for some."""
+    return list(pods_of(work).order_by(F("gone_at").desc(nulls_first=True), "name", "id")[:PODS_SHOWN])

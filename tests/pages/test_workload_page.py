@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -96,6 +97,21 @@ def test_a_pod_that_no_queue_knows_has_the_page_too(world: World) -> None:
     found = explanation(client, "pod-red")
     assert (found["kind"], found["phase"], found["cause"]) == ("Pod", "unplaced", "capacity")
     assert message in body(client, "/workloads/pod-red/")
+
+
+def test_a_removed_pod_is_not_shown_as_running_and_stands_behind_those_that_are_there(world: World) -> None:
+    work = Workload.objects.get(uid="uid-red-runs")
+    common = {"cluster": work.cluster, "namespace": work.namespace, "pod_group": work.name, "devices": 1,
+              "phase": "Running", "first_seen_at": world.now, "observed_at": world.now}  # fmt: skip
+    Pod.objects.create(uid="p-old", name="a-removed-one", gone_at=world.now - timedelta(minutes=5), **common)
+    Pod.objects.create(uid="p-new", name="b-present-one", **common)
+    page = body(as_user(world, "admin"), "/workloads/uid-red-runs/")
+    panel = page[page.index('aria-labelledby="h-pods"') :].split("</section>", 1)[0]
+    assert panel.index("b-present-one") < panel.index("a-removed-one")
+    shown = re.sub(r"<[^>]+>", "", panel[panel.index("a-removed-one") :])
+    assert "removed" in shown
+    assert "last Running" in shown
+    assert "&lt;time" not in panel
 
 
 def test_evictions_say_who_took_the_quota(world: World) -> None:
