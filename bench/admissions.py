@@ -2,7 +2,7 @@
 
 Input: generated messages and work; output: ratios. `classify` is measured against a loop of `re.search` over the expressions of
 the same rules, both over the same distinct messages in one run, the loop over an even sample of them. The rollup of
-waiting work and the page that reads it: see _waiting.py.
+waiting work and the pages that read it: see _waiting.py.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ BLOCKS = """unnest(%(block_cluster)s::bigint[], %(block_queue)s::text[], %(block
   %(block_from)s::timestamptz[], %(block_to)s::timestamptz[], %(block_layer)s::text[], %(block_cause)s::text[],
   %(block_rule)s::text[])
   AS b(cluster_id, queue, phase, state, reason, message, noted, judged_from, judged_to, layer, cause, rule)"""
-_NOTED = f"CASE WHEN {LOOKED_AROUND} AND s.uid = ANY(%(noted_uids)s::text[]) THEN s.uid ELSE '' END"
+_NOTED = f"CASE WHEN s.uid = ANY(%(noted_uids)s::text[]) AND {LOOKED_AROUND} THEN s.uid ELSE '' END"
 BLOCKS_ON = f"""b.cluster_id = s.cluster_id AND b.queue = s.queue AND b.phase = s.phase AND b.state = s.state
   AND b.reason = s.reason AND b.message = s.message AND b.noted = {_NOTED}"""
 
@@ -84,9 +84,8 @@ def block_params(*, clusters: Collection[int], relation: str) -> dict[str, Any]:
     given: dict[str, Any] = {"clusters": list(clusters), "phases": list(BLOCKING)}
     with connection.cursor() as cursor:
         cursor.execute(
-            f"""SELECT DISTINCT s.uid FROM {relation} s
-            JOIN {SurroundingsNote._meta.db_table} n ON n.cluster_id = s.cluster_id AND n.uid = s.uid
-            WHERE s.phase = ANY(%(phases)s) AND {LOOKED_AROUND}""",  # noqa: S608 - a relation that the caller made
+            f"""SELECT DISTINCT n.uid FROM {SurroundingsNote._meta.db_table} n
+            WHERE n.cluster_id = ANY(%(clusters)s) AND n.uid IN (SELECT uid FROM {relation} s)""",  # noqa: S608 - as below
             given,
         )
         given["noted_uids"] = [uid for (uid,) in cursor.fetchall()]
