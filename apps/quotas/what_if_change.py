@@ -56,9 +56,11 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
 
 __all__ = [
     "CHOICES",
+    "MOST_CHANGES",
     "Change",
     "ChangeError",
     "ChangeFault",
+    "ChangeReader",
     "FaultCode",
     "NewPodSet",
     "NewWork",
@@ -72,7 +74,7 @@ __all__ = [
 
 def parse_changes(data: Any) -> tuple[Change, ...]:
     """`data`: the value of "changes". Raises ChangeError with all faults."""
-    reader = _Reader()
+    reader = ChangeReader()
     items = reader.sequence(data, "changes", most=MOST_CHANGES)
     if not items and not reader.faults:
         reader.fault("changes", "nothing")
@@ -82,7 +84,9 @@ def parse_changes(data: Any) -> tuple[Change, ...]:
     return tuple(change for change in found if change is not None)
 
 
-class _Reader:
+class ChangeReader:
+    """Reads changes and gathers what is wrong with them; `readers` says which kinds there are."""
+
     def __init__(self) -> None:
         self.faults: list[ChangeFault] = []
 
@@ -160,20 +164,18 @@ class _Reader:
 
     # ---- changes ----------------------------------------------------------------------------------------------
 
-    def change(self, item: Any, where: str) -> Change | None:
-        data = self.mapping(item, where, None)
-        readers: Mapping[str, Callable[[Mapping[str, Any], str], Change | None]] = {
-            "ClusterQueue": self._queue,
-            "Cohort": self._cohort,
-            "Workload": self._work,
-        }
+    def readers(self) -> Mapping[str, Callable[[Mapping[str, Any], str], Any]]:
+        return {"ClusterQueue": self.queue, "Cohort": self.cohort, "Workload": self._work}
+
+    def change(self, item: Any, where: str) -> Any:
+        data, readers = self.mapping(item, where, None), self.readers()
         kind = data.get("kind")
         if not isinstance(kind, str) or kind not in readers:
             self.fault(f"{where}.kind", "choice", ", ".join(readers))
             return None
         return readers[kind](data, where)
 
-    def _queue(self, data: Mapping[str, Any], where: str) -> NodeEdit:
+    def queue(self, data: Mapping[str, Any], where: str) -> NodeEdit:
         self.mapping(data, where, ("kind", "name", "set"))
         inner = f"{where}.set"
         wanted = self.mapping(
@@ -197,7 +199,7 @@ class _Reader:
         values |= self._preemption(wanted, inner) | self._fungibility(wanted, inner)
         return self._node("ClusterQueue", data, where, wanted, values)
 
-    def _cohort(self, data: Mapping[str, Any], where: str) -> NodeEdit:
+    def cohort(self, data: Mapping[str, Any], where: str) -> NodeEdit:
         self.mapping(data, where, ("kind", "name", "set"))
         inner = f"{where}.set"
         wanted = self.mapping(data.get("set"), inner, ("parent", "fair_weight", "quotas", "remove"))
@@ -273,7 +275,11 @@ class _Reader:
                     value = data[name]
                     cells[name] = None if value is None else self.amount(value, f"{inner}.{name}")
             edit = QuotaEdit(
-                inner, self.text(data, "flavor", inner), self.text(data, "resource", inner), cells
+                inner,
+                self.text(data, "flavor", inner),
+                self.text(data, "resource", inner),
+                cells,
+                {name: str(data[name]).strip() for name in cells if data[name] is not None},
             )
             if (edit.flavor, edit.resource) in seen:
                 self.fault(inner, "repeated")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from dataclasses import field as made
 from decimal import Decimal
 from typing import Any, Literal
 
@@ -40,12 +41,14 @@ class ChangeError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class QuotaEdit:
-    """`cells`: which of nominal, borrowing_limit and lending_limit are given; None takes a limit away."""
+    """`cells`: which of nominal, borrowing_limit and lending_limit are given; None takes a limit away. `texts`: the
+    same amounts as they were written."""
 
     field: str
     flavor: str
     resource: str
     cells: Mapping[str, Decimal | None]
+    texts: Mapping[str, str] = made(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

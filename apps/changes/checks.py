@@ -1,0 +1,75 @@
+"""Whether a request may be put before anyone. Input: `CheckInput` (live specs, what is held, what there is); output: a
+`Report` with refusals (rules of the API server's webhooks that the edits break) and warnings (what no webhook looks
+at). Pure.
+
+Each finding names the field of the edit that brings it about; where no single field does, the edit. Rules are looked
+at on the whole: after all edits, since `planning` orders them so that every step on the way keeps the rules too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from apps.changes.cautions import warnings_of
+from apps.changes.checks_model import CheckInput, DryRun, Finding, Report, report_from_json, report_json
+from apps.changes.edits import (
+    ChangeError,
+    Edit,
+    ObjectKey,
+    VolcanoEdit,
+    key_of,
+)
+from apps.changes.places import field_of
+from apps.changes.planning import goals_of
+from apps.changes.rules import Broken, broken
+from apps.changes.rules_volcano import broken_volcano
+from apps.changes.specs import Spec
+
+__all__ = ["CheckInput", "DryRun", "Finding", "Report", "report_from_json", "report_json", "run"]
+
+
+def run(given: CheckInput) -> Report:
+    try:
+        goals = goals_of(given.objects, given.edits)
+    except ChangeError as error:
+        return Report(
+            tuple(Finding(fault.code, fault.field, {"part": fault.part}) for fault in error.faults), ()
+        )
+    specs = {key: seen.spec for key, seen in given.objects.items()}
+    after: dict[ObjectKey, Spec] = {**specs, **{key: goal.after for key, goal in goals.items()}}
+    refusals: list[Finding] = []
+    for key in goals:
+        own = [edit for edit in given.edits if key_of(edit) == key]
+        rules = _rules(key, specs[key], after, given.objects[key].api_version)
+        refusals += _findings(own, rules)
+        refusals += _states(own)
+    changed = any(goal.after != goal.seen.spec or goal.command for goal in goals.values())
+    if not changed:
+        refusals.append(Finding("nothing", "edits", {}))
+    return Report(tuple(_once(refusals)), tuple(_once(warnings_of(given, after))))
+
+
+def _rules(key: ObjectKey, before: Spec, after: Mapping[ObjectKey, Spec], api_version: str) -> list[Broken]:
+    if key[0] == "VolcanoQueue":
+        queues = {name: spec for (kind, _namespace, name), spec in after.items() if kind == "VolcanoQueue"}
+        return broken_volcano(key[2], before, queues)
+    return broken(key[0], before, after[key], api_version)
+
+
+def _findings(edits: list[Edit], rules: Iterable[Broken]) -> list[Finding]:
+    return [Finding(rule.code, field_of(edits, rule.place), dict(rule.params)) for rule in rules]
+
+
+def _states(edits: list[Edit]) -> list[Finding]:
+    return [
+        Finding("root_closed", f"{edit.field}.set.state", {})
+        for edit in edits
+        if isinstance(edit, VolcanoEdit) and edit.name == "root" and edit.state == "Closed"
+    ]
+
+
+def _once(findings: Iterable[Finding]) -> list[Finding]:
+    seen: dict[Any, Finding] = {}
+    for one in findings:
+        seen.setdefault((one.code, one.field, repr(sorted(one.params.items()))), one)
+    return list(seen.values())

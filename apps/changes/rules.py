@@ -1,0 +1,243 @@
+"""What the webhooks and CEL rules of Kueue would refuse about an object, in the portal's own codes. Input: a spec before
+and after; output: the rules that it breaks and where. Pure. Volcano's are in `rules_volcano`.
+
+The list is that of Kueue v0.17 (clusterqueue_webhook.go, cohort_webhook.go, the markers of v1beta2). Invariant: a spec
+that Kueue holds breaks none, so that what is found was brought in by the edit or by nobody's fault of Kueue's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+from apps.changes.laying import parent_field
+from apps.changes.specs import CELL_FIELDS, Spec, amount, cells_of
+
+Place = tuple[str, ...]
+"""("cell", flavor, resource, "nominal"), ("flavor", name), ("resource", name), ("amount", "deserved", resource),
+("value", "stop_policy"), or () for the object."""
+
+MOST_GROUPS, MOST_FLAVORS, MOST_RESOURCES = 16, 64, 64
+MOST_OF_ALL, MOST_CELLS_OF_GROUP, MOST_VARIANTS = 256, 512, 16
+LEAST_WEIGHT = Decimal("1e-9")
+ZERO = Decimal(0)
+CHOICES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "stop_policy": (("stopPolicy",), ("None", "Hold", "HoldAndDrain")),
+    "strategy": (("queueingStrategy",), ("BestEffortFIFO", "StrictFIFO")),
+    "within_cluster_queue": (
+        ("preemption", "withinClusterQueue"),
+        ("Never", "LowerPriority", "LowerOrNewerEqualPriority"),
+    ),
+    "reclaim_within_cohort": (("preemption", "reclaimWithinCohort"), ("Never", "LowerPriority", "Any")),
+    "borrow_within_cohort": (
+        ("preemption", "borrowWithinCohort", "policy"),
+        ("Never", "LowerPriority"),
+    ),
+    "when_can_borrow": (
+        ("flavorFungibility", "whenCanBorrow"),
+        ("MayStopSearch", "TryNextFlavor", "Borrow"),
+    ),
+    "when_can_preempt": (
+        ("flavorFungibility", "whenCanPreempt"),
+        ("MayStopSearch", "TryNextFlavor", "Preempt"),
+    ),
+    "preference": (
+        ("flavorFungibility", "preference"),
+        ("BorrowingOverPreemption", "PreemptionOverBorrowing"),
+    ),
+}
+_NAMES = {value: key for key, value in CELL_FIELDS.items()}
+_LABEL_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
+_LABEL_PREFIX = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
+_OPERATORS = {"In": True, "NotIn": True, "Exists": False, "DoesNotExist": False}
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    code: str
+    place: Place
+    params: Mapping[str, str] = field(default_factory=dict)
+
+
+def broken(kind: str, before: Spec, after: Spec, api_version: str = "") -> list[Broken]:
+    """Every rule about this one object alone that `after` breaks. `kind`: ClusterQueue, Cohort or LocalQueue."""
+    if kind == "LocalQueue":
+        return [*_choice(after, "stop_policy"), *_local(before, after)]
+    found = [*_amounts(after), *_weight(after), *_groups(after), *_limits(kind, after, api_version)]
+    if kind == "ClusterQueue":
+        found += [one for name in CHOICES for one in _choice(after, name)]
+        found += [*_policy(after), *_checks(after), *_variants(before, after), *_selector(after)]
+    return found
+
+
+def _dig(spec: Mapping[str, Any], path: tuple[str, ...]) -> Any:
+    here: Any = spec
+    for part in path:
+        here = here.get(part) if isinstance(here, Mapping) else None
+    return here
+
+
+def _choice(spec: Spec, name: str) -> Iterator[Broken]:
+    path, known = CHOICES[name]
+    value = _dig(spec, path)
+    if value is not None and value not in known:
+        yield Broken("choice", ("value", name), {"value": str(value), "known": ", ".join(known)})
+
+
+def _local(before: Spec, after: Spec) -> Iterator[Broken]:
+    if before.get("clusterQueue") != after.get("clusterQueue"):
+        yield Broken("immutable", ("value", "cluster_queue"), {"field": "clusterQueue"})
+
+
+# ---- amounts --------------------------------------------------------------------------------------------------------
+
+
+def _amounts(spec: Spec) -> Iterator[Broken]:
+    for flavor, resource, cell in cells_of(spec):
+        for field_name, name in _NAMES.items():
+            if field_name in cell:
+                place = ("cell", flavor, resource, name)
+                value = amount(cell[field_name])
+                if value is None:
+                    yield Broken("quantity", place, {"value": str(cell[field_name])})
+                elif value < 0:
+                    yield Broken("negative", place, {"value": str(cell[field_name])})
+
+
+def _limits(kind: str, spec: Spec, api_version: str) -> Iterator[Broken]:
+    parent = spec.get(parent_field(kind, spec, api_version))
+    for flavor, resource, cell in cells_of(spec):
+        for name in ("borrowing_limit", "lending_limit"):
+            limit = cell.get(CELL_FIELDS[name])
+            if limit is None:
+                continue
+            place, params = ("cell", flavor, resource, name), {"flavor": flavor, "resource": resource}
+            value, nominal = amount(limit), amount(cell.get("nominalQuota", "0"))
+            if not parent:
+                yield Broken("no_cohort" if kind == "ClusterQueue" else "no_parent", place, params)
+            elif name == "lending_limit" and kind == "ClusterQueue" and None not in (value, nominal):
+                assert value is not None and nominal is not None  # noqa: S101, PT018
+                if value > nominal:
+                    said = {**params, "limit": str(limit), "nominal": str(cell.get("nominalQuota", "0"))}
+                    yield Broken("above_nominal", place, said)
+
+
+def _weight(spec: Spec) -> Iterator[Broken]:
+    text = _dig(spec, ("fairSharing", "weight"))
+    if text is None:
+        return
+    value = amount(text)
+    if value is None:
+        yield Broken("quantity", ("value", "fair_weight"), {"value": str(text)})
+    elif value < 0:
+        yield Broken("negative", ("value", "fair_weight"), {"value": str(text)})
+    elif ZERO < value <= LEAST_WEIGHT:
+        yield Broken("weight_too_small", ("value", "fair_weight"), {"value": str(text)})
+
+
+# ---- groups ---------------------------------------------------------------------------------------------------------
+
+
+def _groups(spec: Spec) -> Iterator[Broken]:
+    groups = spec.get("resourceGroups") or []
+    yield from _too_many("groups", (), len(groups), MOST_GROUPS)
+    flavors = [str(flavor["name"]) for group in groups for flavor in group.get("flavors") or ()]
+    covered = [str(name) for group in groups for name in group.get("coveredResources") or ()]
+    yield from _too_many("flavors of the queue", (), len(flavors), MOST_OF_ALL)
+    yield from _too_many("resources of the queue", (), len(covered), MOST_OF_ALL)
+    for name in sorted({name for name in flavors if flavors.count(name) > 1}):
+        yield Broken("duplicate_flavor", ("flavor", name), {"flavor": name})
+    for name in sorted({name for name in covered if covered.count(name) > 1}):
+        yield Broken("duplicate_resource", ("resource", name), {"resource": name})
+    for name in covered:
+        if not is_label_key(name):
+            yield Broken("resource_name", ("resource", name), {"resource": name})
+    for group in groups:
+        yield from _group(group)
+
+
+def _group(group: Mapping[str, Any]) -> Iterator[Broken]:
+    covered, flavors = list(group.get("coveredResources") or ()), list(group.get("flavors") or ())
+    place: Place = ("flavor", str(flavors[0]["name"])) if flavors else ()
+    yield from _too_many("flavors of a group", place, len(flavors), MOST_FLAVORS)
+    yield from _too_many("resources of a group", place, len(covered), MOST_RESOURCES)
+    yield from _too_many("cells of a group", place, len(flavors) * len(covered), MOST_CELLS_OF_GROUP)
+    if not flavors or not covered:
+        yield Broken("empty_group", place, {})
+    for flavor in flavors:
+        resources = [cell.get("name") for cell in flavor.get("resources") or ()]
+        params = {"flavor": str(flavor["name"]), "covered": ", ".join(map(str, covered))}
+        if len(resources) != len(covered):
+            yield Broken("resource_count", ("flavor", params["flavor"]), params)
+        elif resources != covered:
+            yield Broken("resource_order", ("flavor", params["flavor"]), params)
+
+
+def _too_many(what: str, place: Place, found: int, most: int) -> Iterator[Broken]:
+    if found > most:
+        code = "too_many_" + what.replace(" ", "_")
+        yield Broken(code, place, {"found": str(found), "most": str(most)})
+
+
+def is_label_key(name: str) -> bool:
+    """A qualified name: an optional DNS prefix of at most 253 signs, a slash, a name of at most 63."""
+    prefix, slash, rest = name.rpartition("/")
+    if slash and (len(prefix) > 253 or not _LABEL_PREFIX.fullmatch(prefix)):
+        return False
+    return bool(_LABEL_NAME.fullmatch(rest))
+
+
+# ---- policy ---------------------------------------------------------------------------------------------------------
+
+
+def _policy(spec: Spec) -> Iterator[Broken]:
+    reclaim = _dig(spec, CHOICES["reclaim_within_cohort"][0]) or "Never"
+    borrow = _dig(spec, CHOICES["borrow_within_cohort"][0]) or "Never"
+    if reclaim == "Never" and borrow != "Never":
+        yield Broken("borrow_needs_reclaim", ("value", "borrow_within_cohort"), {"policy": str(borrow)})
+    preference = _dig(spec, CHOICES["preference"][0])
+    searches = (
+        _dig(spec, CHOICES["when_can_borrow"][0]) or "MayStopSearch",
+        _dig(spec, CHOICES["when_can_preempt"][0]) or "TryNextFlavor",
+    )
+    if preference and searches != ("TryNextFlavor", "TryNextFlavor"):
+        yield Broken("preference_needs_search", ("value", "preference"), {"preference": str(preference)})
+
+
+def _checks(spec: Spec) -> Iterator[Broken]:
+    """An admission check that is for certain flavors may only name flavors of the queue."""
+    listed = {flavor for flavor, _resource, _cell in cells_of(spec)}
+    for check in _dig(spec, ("admissionChecksStrategy", "admissionChecks")) or ():
+        for flavor in check.get("onFlavors") or ():
+            if flavor not in listed:
+                params = {"check": str(check.get("name")), "flavor": str(flavor)}
+                yield Broken("check_names_flavor", ("flavor", str(flavor)), params)
+
+
+def _variants(before: Spec, after: Spec) -> Iterator[Broken]:
+    old, new = before.get("concurrentAdmissionPolicy"), after.get("concurrentAdmissionPolicy")
+    if old != new:
+        yield Broken("immutable", (), {"field": "concurrentAdmissionPolicy"})
+    if not new:
+        return
+    groups = after.get("resourceGroups") or []
+    if len(groups) != 1:
+        yield Broken("variants_one_group", (), {"found": str(len(groups))})
+    elif len(groups[0].get("flavors") or ()) > MOST_VARIANTS:
+        yield Broken("variants_flavors", (), {"most": str(MOST_VARIANTS)})
+    if after.get("queueingStrategy") == "StrictFIFO":
+        yield Broken("variants_strict", ("value", "strategy"), {})
+
+
+def _selector(spec: Spec) -> Iterator[Broken]:
+    selector = spec.get("namespaceSelector") or {}
+    for name in selector.get("matchLabels") or {}:
+        if not is_label_key(str(name)):
+            yield Broken("selector", (), {"label": str(name)})
+    for expression in selector.get("matchExpressions") or ():
+        needs = _OPERATORS.get(str(expression.get("operator")))
+        good = needs is not None and bool(expression.get("values")) == needs
+        if not good or not is_label_key(str(expression.get("key") or "")):
+            yield Broken("selector", (), {"label": str(expression.get("key"))})
