@@ -236,17 +236,15 @@ def _volcano_amounts(spec: Spec, part: str) -> dict[str, Decimal]:
 
 
 def _smaller_volcano(before: Spec, after: Spec) -> Spec:
-    """The lesser of both, amount by amount. No capability is no limit; nothing deserved or guaranteed is nothing."""
+    """The lesser of both, amount by amount, and none where either has none: nothing deserved or guaranteed is nothing,
+    and a limit that comes waits for what is above it, while one that goes must not stand above a lower one."""
     middle = deepcopy(before)
     for part in AMOUNTS:
         old, new = volcano_part(before, part), volcano_part(after, part)
         lesser: dict[str, Any] = {}
         for resource in {**old, **new}:
             was, now = amount(old.get(resource)), amount(new.get(resource))
-            if was is None or now is None:
-                if part == "capability":
-                    lesser[resource] = old.get(resource, new.get(resource))
-            else:
+            if was is not None and now is not None:
                 lesser[resource] = new[resource] if now < was else old[resource]
         if lesser != dict(old):
             if part == "guarantee":
