@@ -5,6 +5,7 @@ The names of fields are those of the API version that was served (`cohort` of v1
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -33,6 +34,7 @@ _DEFAULTS = {
     "when_can_preempt": "TryNextFlavor",
 }
 """What an absent field means: asking for it changes nothing."""
+_LIMITS = ("borrowing_limit", "lending_limit")
 _OLD_WORDS = {"Borrow": "MayStopSearch", "Preempt": "MayStopSearch"}
 
 
@@ -45,6 +47,7 @@ def parent_field(kind: str, spec: Spec, api_version: str) -> str:
 
 
 def lay_kueue(spec: Spec, edit: NodeEdit, api_version: str) -> None:
+    edit = completed(spec, edit)
     _lay_groups(spec, edit)
     given = {(quota.flavor, quota.resource): quota for quota in edit.quotas}
     for flavor, resource, cell in cells_of(spec):
@@ -53,8 +56,6 @@ def lay_kueue(spec: Spec, edit: NodeEdit, api_version: str) -> None:
     if "parent" in edit.values:
         name = parent_field(edit.kind, spec, api_version)
         _set(spec, (name,), edit.values["parent"], spec.get(name) or None)
-        if edit.values["parent"] is None:
-            drop_limits(spec, edit)
     if "fair_weight" in edit.values:
         _lay_weight(spec, edit.values["fair_weight"])
     for name, value in edit.values.items():
@@ -62,18 +63,20 @@ def lay_kueue(spec: Spec, edit: NodeEdit, api_version: str) -> None:
             _lay_policy(spec, name, value)
 
 
-def drop_limits(spec: Spec, edit: NodeEdit) -> None:
-    """Without a cohort above no limit may stand; one that the edit asks for stays, to be refused by its own name."""
-    asked = {
-        (quota.flavor, quota.resource, CELL_FIELDS[name])
-        for quota in edit.quotas
-        for name, wanted in quota.cells.items()
-        if wanted is not None
-    }
+def completed(spec: Spec, edit: NodeEdit) -> NodeEdit:
+    """The edit with every limit taken away, where it leaves the cohort: none may stand without one. A limit that the
+    edit asks for stays, to be refused by its own name."""
+    if "parent" not in edit.values or edit.values["parent"] is not None:
+        return edit
+    given = {(quota.flavor, quota.resource): quota for quota in edit.quotas}
+    gone = {removal.flavor or removal.resource for removal in edit.removals}
     for flavor, resource, cell in cells_of(spec):
-        for field in ("borrowingLimit", "lendingLimit"):
-            if (flavor, resource, field) not in asked:
-                cell.pop(field, None)
+        dropped = {name: None for name in _LIMITS if CELL_FIELDS[name] in cell}
+        if not dropped or flavor in gone or resource in gone:
+            continue
+        quota = given.get((flavor, resource)) or QuotaEdit(f"{edit.field}.set", flavor, resource, {})
+        given[flavor, resource] = replace(quota, cells={**dropped, **quota.cells})
+    return replace(edit, quotas=tuple(given.values()))
 
 
 def _lay_cell(cell: dict[str, Any], quota: QuotaEdit) -> None:

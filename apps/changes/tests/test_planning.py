@@ -227,7 +227,8 @@ def test_every_step_leaves_a_valid_tree(
 
 @st.composite
 def kueue_scene(draw: st.DrawFn) -> tuple[list[ObjectSeen], list[Any]]:
-    seen, edits = [], []
+    seen: list[ObjectSeen] = []
+    edits: list[Any] = []
     for kind, name in (
         ("Cohort", "org"),
         ("Cohort", "lab"),
