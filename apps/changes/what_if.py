@@ -141,7 +141,7 @@ def _team_lines(teams: dict[int | None, _Team]) -> list[Json]:
 
 
 def _stopped(snapshot: Snapshot, cluster: Cluster, edit: LocalQueueEdit) -> Json:
-    """Work of this LocalQueue: what waits stays waiting; a reservation that is not admitted goes with Hold, everything
+    """Work of this LocalQueue that is not switched off: what waits stays waiting; a reservation that is not admitted goes with Hold, everything
     with HoldAndDrain."""
     losing = [Workload.State.RESERVED]
     if edit.stop_policy == "HoldAndDrain":
@@ -150,6 +150,7 @@ def _stopped(snapshot: Snapshot, cluster: Cluster, edit: LocalQueueEdit) -> Json
         cluster=cluster,
         kind=Workload.Kind.WORKLOAD,
         gone_at=None,
+        active=True,
         namespace=edit.namespace,
         queue_name=edit.name,
     ).order_by("name")
