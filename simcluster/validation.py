@@ -1,19 +1,20 @@
 """What schema, CEL rules and webhooks refuse about an edited object, in the words of the real ones.
 
 Input: the object before and after an edit; output: nothing, or Refused. Order as on a real server: conflict, schema
-and CEL (422 with causes), then the webhook (403 of Kueue, 400 of Volcano).
+and CEL (422 with causes), then the webhook (403 of Kueue, 400 of Volcano, whose rules are in `validation_volcano`).
+Sizes and policies that no recording shows are refused in the words of Kueue's sources as far as they are known.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
 
 from apps.core.quantity import parse_quantity
-from simcluster import statuses
+from simcluster import statuses, validation_volcano
 from simcluster.kinds import Kind
 from simcluster.statuses import Cause
 
@@ -25,15 +26,33 @@ _QUANTITY = (
 )
 _QUANTITY_RE = re.compile(_QUANTITY)
 _LIMITS = ("nominalQuota", "borrowingLimit", "lendingLimit")
-_STOP_POLICIES = ("None", "Hold", "HoldAndDrain")
+_UNSUPPORTED = "FieldValueNotSupported"
+_SEARCH = ("MayStopSearch", "TryNextFlavor")
+_ENUMS = {
+    "stopPolicy": ("None", "Hold", "HoldAndDrain"),
+    "queueingStrategy": ("StrictFIFO", "BestEffortFIFO"),
+    "preemption.withinClusterQueue": ("Never", "LowerPriority", "LowerOrNewerEqualPriority"),
+    "preemption.reclaimWithinCohort": ("Never", "LowerPriority", "Any"),
+    "preemption.borrowWithinCohort.policy": ("Never", "LowerPriority"),
+    "flavorFungibility.whenCanBorrow": (*_SEARCH, "Borrow"),
+    "flavorFungibility.whenCanPreempt": (*_SEARCH, "Preempt"),
+    "flavorFungibility.preference": ("BorrowingOverPreemption", "PreemptionOverBorrowing"),
+}
+_LEAST_WEIGHT = parse_quantity("1n")
+_LABEL_KEY = re.compile(
+    r"(?:[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+)
 _NOT_CHECKED = (
     "Invalid value: null: some validation rules were not checked because the object was invalid; correct the "
     "existing errors to complete validation"
 )
 
 
-def check(kind: Kind, before: dict[str, Any], after: dict[str, Any]) -> None:
-    """Raises Refused with the body that a real server would answer."""
+def check(
+    kind: Kind, before: dict[str, Any], after: dict[str, Any], *, queues: Mapping[str, Spec] | None = None
+) -> None:
+    """Raises Refused with the body that a real server would answer. `queues`: the specs of all Volcano queues by name,
+    of a server that has their webhook look at the tree."""
     name = before["metadata"]["name"]
     if after.get("metadata", {}).get("name") != name:
         raise statuses.bad_request("the name of the object does not match the name on the URL")
@@ -45,12 +64,12 @@ def check(kind: Kind, before: dict[str, Any], after: dict[str, Any]) -> None:
     if causes:
         raise statuses.invalid(kind, name, causes)
     if kind.name in ("ClusterQueue", "Cohort"):
-        said = [*_limits(kind, spec), *_groups(spec)]
+        said = [*_weight(spec), *_limits(kind, spec), *_groups(spec), *_selector(spec)]
         if said:
             words = said[0] if len(said) == 1 else "[" + ", ".join(said) + "]"
             raise statuses.denied_by_webhook(f"v{kind.name.lower()}.kb.io", words)
     elif kind.name == "VolcanoQueue":
-        for words in _volcano(name, before.get("spec", {}), spec):
+        for words in validation_volcano.refusals(name, before.get("spec", {}), spec, queues or {}):
             raise statuses.denied_by_volcano(words)
 
 
@@ -59,6 +78,54 @@ def _quotas(spec: Spec) -> Iterator[tuple[str, dict[str, Any]]]:
         for f, flavor in enumerate(group.get("flavors", ())):
             for r, resource in enumerate(flavor.get("resources", ())):
                 yield f"spec.resourceGroups[{g}].flavors[{f}].resources[{r}]", resource
+
+
+def _quotas(spec: Spec) -> Iterator[tuple[str, dict[str, Any]]]:
+    for g, group in enumerate(spec.get("resourceGroups", ())):
+        for f, flavor in enumerate(group.get("flavors", ())):
+            for r, resource in enumerate(flavor.get("resources", ())):
+                yield f"spec.resourceGroups[{g}].flavors[{f}].resources[{r}]", resource
+
+
+# ---- Commands -----------------------------------------------------------------------------------------------
+def new_command(kind: Kind, namespace: str, body: Any, *, strict: bool) -> dict[str, Any]:
+    """A Command as it is stored: known fields only. `strict`: an unknown field is refused instead of dropped.
+    Raises Refused with the body that a real server would answer."""
+    if not isinstance(body, dict) or not isinstance(body.get("metadata", {}), dict):
+        raise statuses.bad_request("the body of the request is no object with metadata")
+    if body.get("apiVersion") != kind.api_version():
+        asked, expected = body.get("apiVersion"), kind.api_version()
+        words = f"the API version in the data ({asked}) does not match the expected API version ({expected})"
+        raise statuses.bad_request(words)
+    metadata = {**body.get("metadata", {}), "namespace": body.get("metadata", {}).get("namespace", namespace)}
+    if metadata["namespace"] != namespace:
+        words = "the namespace of the provided object does not match the namespace sent on the request"
+        raise statuses.bad_request(words)
+    unknown = [f'unknown field "{field}"' for field in body if field not in _COMMAND_FIELDS]
+    if unknown and strict:
+        words = f"strict decoding error: {', '.join(unknown)}"
+        head = f'{kind.api_kind} in version "{kind.versions[0]}" cannot be handled as a {kind.api_kind}'
+        raise statuses.bad_request(f"{head}: {words}")
+    causes = list(_command(kind, body))
+    if causes:
+        raise statuses.invalid(kind, str(metadata.get("name", "")), causes)
+    head = {"kind": kind.api_kind, "apiVersion": kind.api_version(), "metadata": metadata}
+    return {
+        **head,
+        **{field: body[field] for field in _COMMAND_FIELDS if field in body and field not in head},
+    }
+
+
+def _command(kind: Kind, body: dict[str, Any]) -> Iterator[Cause]:
+    if body.get("kind") != kind.api_kind:
+        yield Cause("kind", f'Invalid value: "{body.get("kind", "")}": must be {kind.api_kind}')
+    if not body.get("metadata", {}).get("name"):
+        words = "Required value: name or generateName is required"
+        yield Cause("metadata.name", words, "FieldValueRequired")
+    target = body.get("target") or {}
+    for field in _OWNER_FIELDS if "target" in body else ():
+        if not target.get(field):
+            yield Cause(f"target.{field}", "Required value", "FieldValueRequired")
 
 
 # ---- schema -------------------------------------------------------------------------------------------------
@@ -75,12 +142,44 @@ def _schema(kind: Kind, spec: Spec) -> Iterator[Cause]:
                 where = f"spec.resourceGroups[{g}].flavors[{f}]"
                 yield Cause(where, f"Duplicate value: {key}", "FieldValueDuplicate")
             names.append(flavor.get("name"))
-    policy = spec.get("stopPolicy")
-    if policy is not None and policy not in _STOP_POLICIES and kind.group:
-        known = ", ".join(f'"{one}"' for one in _STOP_POLICIES)
-        words = f'Unsupported value: "{policy}": supported values: {known}'
-        yield Cause("spec.stopPolicy", words, "FieldValueNotSupported")
+    if kind.group:
+        yield from _enums(spec)
+        yield from _sizes(spec)
+
+
+def _enums(spec: Spec) -> Iterator[Cause]:
+    wrong = False
+    for path, known in _ENUMS.items():
+        value = _dig(spec, path)
+        if value is not None and value not in known:
+            words = ", ".join(f'"{one}"' for one in known)
+            yield Cause(
+                f"spec.{path}", f'Unsupported value: "{value}": supported values: {words}', _UNSUPPORTED
+            )
+            wrong = True
+    if wrong:
         yield Cause("<nil>", _NOT_CHECKED)
+
+
+def _dig(spec: Spec, path: str) -> Any:
+    here: Any = spec
+    for part in path.split("."):
+        here = here.get(part) if isinstance(here, dict) else None
+    return here
+
+
+def _sizes(spec: Spec) -> Iterator[Cause]:
+    groups = spec.get("resourceGroups") or []
+    yield from _most("spec.resourceGroups", len(groups), 16)
+    for g, group in enumerate(groups):
+        where = f"spec.resourceGroups[{g}]"
+        yield from _most(f"{where}.flavors", len(group.get("flavors") or ()), 64)
+        yield from _most(f"{where}.coveredResources", len(group.get("coveredResources") or ()), 64)
+
+
+def _most(where: str, found: int, most: int) -> Iterator[Cause]:
+    if found > most:
+        yield Cause(where, f"Too many: {found}: must have at most {most} items", "FieldValueTooMany")
 
 
 def _quantities(spec: Spec) -> Iterator[tuple[str, Any]]:
@@ -91,6 +190,8 @@ def _quantities(spec: Spec) -> Iterator[tuple[str, Any]]:
     for name in ("capability", "deserved"):
         for resource_name, value in (spec.get(name) or {}).items():
             yield f"spec.{name}.{resource_name}", value
+    for resource_name, value in ((spec.get("guarantee") or {}).get("resource") or {}).items():
+        yield f"spec.guarantee.resource.{resource_name}", value
 
 
 # ---- CEL ----------------------------------------------------------------------------------------------------
@@ -108,6 +209,7 @@ def _rules(kind: Kind, before: dict[str, Any], after: dict[str, Any]) -> Iterato
             yield Cause("<nil>", words)
     elif kind.name == "ClusterQueue":
         yield from _queue_rules(new)
+        yield from _variants(old, new)
 
 
 def _queue_rules(spec: Spec) -> Iterator[Cause]:
@@ -118,14 +220,67 @@ def _queue_rules(spec: Spec) -> Iterator[Cause]:
     if preemption.get("reclaimWithinCohort", "Never") == "Never" and borrow != "Never":
         words = "Invalid value: reclaimWithinCohort=Never and borrowWithinCohort.Policy!=Never"
         yield Cause("spec.preemption", words)
+    fungibility = spec.get("flavorFungibility") or {}
+    searches = {fungibility.get("whenCanBorrow", _SEARCH[0]), fungibility.get("whenCanPreempt", _SEARCH[1])}
+    if fungibility.get("preference") and searches != {"TryNextFlavor"}:
+        words = "Invalid value: preference needs whenCanBorrow and whenCanPreempt to be TryNextFlavor"
+        yield Cause("spec.flavorFungibility", words)
+    groups = spec.get("resourceGroups") or []
+    yield from _whole("flavors", sum(len(group.get("flavors", ())) for group in groups), 256)
+    yield from _whole(
+        "coveredResources", sum(len(group.get("coveredResources", ())) for group in groups), 256
+    )
     for index, group in enumerate(spec.get("resourceGroups", ())):
+        cells = len(group.get("flavors", ())) * len(group.get("coveredResources", ()))
+        yield from _whole(f"[{index}] flavors times coveredResources", cells, 512)
         covered = len(group.get("coveredResources", ()))
         if any(len(flavor.get("resources", ())) != covered for flavor in group.get("flavors", ())):
             words = "Invalid value: flavors must have the same number of resources as the coveredResources"
             yield Cause(f"spec.resourceGroups[{index}]", words)
 
 
+def _whole(what: str, found: int, most: int) -> Iterator[Cause]:
+    if found > most:
+        yield Cause("spec.resourceGroups", f"Invalid value: {what} must be at most {most}")
+
+
+def _variants(old: Spec, new: Spec) -> Iterator[Cause]:
+    policy = new.get("concurrentAdmissionPolicy")
+    if old.get("concurrentAdmissionPolicy") != policy:
+        yield Cause("spec.concurrentAdmissionPolicy", "Invalid value: field is immutable")
+    if not policy:
+        return
+    groups = new.get("resourceGroups") or []
+    if len(groups) != 1 or len(groups[0].get("flavors", ())) > 16:
+        yield Cause(
+            "spec", "Invalid value: concurrentAdmissionPolicy needs one resource group of at most 16 flavors"
+        )
+    if new.get("queueingStrategy") == "StrictFIFO":
+        yield Cause("spec", "Invalid value: concurrentAdmissionPolicy does not go with StrictFIFO")
+
+
 # ---- webhooks -----------------------------------------------------------------------------------------------
+def _weight(spec: Spec) -> Iterator[str]:
+    text = _dig(spec, "fairSharing.weight")
+    if text is None:
+        return
+    weight, where = parse_quantity(text), f'spec.fairSharing.weight: Invalid value: "{text}"'
+    if weight < 0:
+        yield f"{where}: must be greater than or equal to 0"
+    elif 0 < weight <= _LEAST_WEIGHT:
+        yield f"{where}: When not 0, weight must be > 10e-9"
+
+
+def _selector(spec: Spec) -> Iterator[str]:
+    selector = spec.get("namespaceSelector") or {}
+    for index, one in enumerate(selector.get("matchExpressions") or ()):
+        where = f"spec.namespaceSelector.matchExpressions[{index}]"
+        if one.get("operator") not in ("In", "NotIn", "Exists", "DoesNotExist"):
+            yield f'{where}.operator: Invalid value: "{one.get("operator")}": not a valid selector operator'
+        elif bool(one.get("values")) != (one["operator"] in ("In", "NotIn")):
+            yield f"{where}.values: Forbidden: do not fit the operator"
+
+
 def _limits(kind: Kind, spec: Spec) -> Iterator[str]:
     queue = kind.name == "ClusterQueue"
     parent, above = (spec.get("cohortName"), "cohort") if queue else (spec.get("parentName"), "parent")
@@ -146,6 +301,7 @@ def _limits(kind: Kind, spec: Spec) -> Iterator[str]:
 def _groups(spec: Spec) -> Iterator[str]:
     """Resources in the order of coveredResources; a flavor in one group only."""
     seen: set[str] = set()
+    resources_seen: set[str] = set()
     for g, group in enumerate(spec.get("resourceGroups", ())):
         covered = group.get("coveredResources", ())
         for f, flavor in enumerate(group.get("flavors", ())):
@@ -157,26 +313,15 @@ def _groups(spec: Spec) -> Iterator[str]:
                     value = f'Invalid value: "{resource["name"]}": must match the name in coveredResources'
                     yield f"{where}.resources[{r}].name: {value}"
         seen.update(flavor["name"] for flavor in group.get("flavors", ()))
-
-
-def _volcano(name: str, before: Spec, spec: Spec) -> Iterator[str]:
-    parts = ("capability", "deserved", "guarantee")
-    if name == "root" and any(before.get(part) != spec.get(part) for part in parts):
-        yield "root queue's resource attributes (capability, deserved, guarantee) cannot be modified"
-    capability, deserved = spec.get("capability") or {}, spec.get("deserved") or {}
-    for part, amounts in (("capability", capability), ("deserved", deserved)):
-        for resource, value in amounts.items():
-            if parse_quantity(value) < 0:
-                where = f'requestBody.spec.{part}.{resource}: Invalid value: "{value}"'
-                yield f"{where}: must be greater than or equal to 0"
-    guarantee = (spec.get("guarantee") or {}).get("resource") or {}
-    for resource, value in guarantee.items():
-        if resource in deserved and parse_quantity(deserved[resource]) < parse_quantity(value):
-            have = deserved[resource]
-            where = f'requestBody.spec.deserved.{resource}: Invalid value: "{have}"'
-            yield f"{where}: deserved[{resource}]={have} must be >= guarantee[{resource}]={value}"
-    for resource, value in deserved.items():
-        if resource in capability and parse_quantity(value) > parse_quantity(capability[resource]):
-            where = f'requestBody.spec.deserved.{resource}: Invalid value: "{value}"'
-            most = capability[resource]
-            yield f"{where}: deserved[{resource}]={value} must be <= capability[{resource}]={most}"
+        for r, name in enumerate(covered):
+            where = f"spec.resourceGroups[{g}].coveredResources[{r}]"
+            if not _LABEL_KEY.fullmatch(name):
+                yield f'{where}: Invalid value: "{name}": name part must consist of alphanumeric characters'
+            elif name in resources_seen:
+                yield f'{where}: Duplicate value: "{name}"'
+            resources_seen.add(name)
+    for c, check_rule in enumerate(_dig(spec, "admissionChecksStrategy.admissionChecks") or ()):
+        for f, name in enumerate(check_rule.get("onFlavors") or ()):
+            if name not in seen:
+                where = f"spec.admissionChecksStrategy.admissionChecks[{c}].onFlavors[{f}]"
+                yield f'{where}: Unsupported value: "{name}": supported values: {", ".join(sorted(seen))}'
