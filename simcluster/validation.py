@@ -80,54 +80,6 @@ def _quotas(spec: Spec) -> Iterator[tuple[str, dict[str, Any]]]:
                 yield f"spec.resourceGroups[{g}].flavors[{f}].resources[{r}]", resource
 
 
-def _quotas(spec: Spec) -> Iterator[tuple[str, dict[str, Any]]]:
-    for g, group in enumerate(spec.get("resourceGroups", ())):
-        for f, flavor in enumerate(group.get("flavors", ())):
-            for r, resource in enumerate(flavor.get("resources", ())):
-                yield f"spec.resourceGroups[{g}].flavors[{f}].resources[{r}]", resource
-
-
-# ---- Commands -----------------------------------------------------------------------------------------------
-def new_command(kind: Kind, namespace: str, body: Any, *, strict: bool) -> dict[str, Any]:
-    """A Command as it is stored: known fields only. `strict`: an unknown field is refused instead of dropped.
-    Raises Refused with the body that a real server would answer."""
-    if not isinstance(body, dict) or not isinstance(body.get("metadata", {}), dict):
-        raise statuses.bad_request("the body of the request is no object with metadata")
-    if body.get("apiVersion") != kind.api_version():
-        asked, expected = body.get("apiVersion"), kind.api_version()
-        words = f"the API version in the data ({asked}) does not match the expected API version ({expected})"
-        raise statuses.bad_request(words)
-    metadata = {**body.get("metadata", {}), "namespace": body.get("metadata", {}).get("namespace", namespace)}
-    if metadata["namespace"] != namespace:
-        words = "the namespace of the provided object does not match the namespace sent on the request"
-        raise statuses.bad_request(words)
-    unknown = [f'unknown field "{field}"' for field in body if field not in _COMMAND_FIELDS]
-    if unknown and strict:
-        words = f"strict decoding error: {', '.join(unknown)}"
-        head = f'{kind.api_kind} in version "{kind.versions[0]}" cannot be handled as a {kind.api_kind}'
-        raise statuses.bad_request(f"{head}: {words}")
-    causes = list(_command(kind, body))
-    if causes:
-        raise statuses.invalid(kind, str(metadata.get("name", "")), causes)
-    head = {"kind": kind.api_kind, "apiVersion": kind.api_version(), "metadata": metadata}
-    return {
-        **head,
-        **{field: body[field] for field in _COMMAND_FIELDS if field in body and field not in head},
-    }
-
-
-def _command(kind: Kind, body: dict[str, Any]) -> Iterator[Cause]:
-    if body.get("kind") != kind.api_kind:
-        yield Cause("kind", f'Invalid value: "{body.get("kind", "")}": must be {kind.api_kind}')
-    if not body.get("metadata", {}).get("name"):
-        words = "Required value: name or generateName is required"
-        yield Cause("metadata.name", words, "FieldValueRequired")
-    target = body.get("target") or {}
-    for field in _OWNER_FIELDS if "target" in body else ():
-        if not target.get(field):
-            yield Cause(f"target.{field}", "Required value", "FieldValueRequired")
-
-
 # ---- schema -------------------------------------------------------------------------------------------------
 def _schema(kind: Kind, spec: Spec) -> Iterator[Cause]:
     for field, value in _quantities(spec):
