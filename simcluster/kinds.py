@@ -1,7 +1,8 @@
 """The kinds that the simulated API serves. Input: nothing; output: `KINDS` by name, lookup by path, discovery bodies.
 
 Invariants: a kind is stored once, in its first (storage) version; other versions are made from it when asked for.
-The names agree with those of the portal's parsers ("VolcanoQueue" is Volcano's Queue, "VolcanoJob" its Job).
+The names agree with those of the portal's parsers ("VolcanoQueue" is Volcano's Queue, "VolcanoJob" its Job), which do
+not read Commands: one lives for a moment only.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 
 KUEUE_GROUP = "kueue.x-k8s.io"
 VISIBILITY_GROUP = "visibility.kueue.x-k8s.io"
-VOLCANO_GROUPS = ("scheduling.volcano.sh", "batch.volcano.sh", "topology.volcano.sh")
+VOLCANO_GROUPS = ("scheduling.volcano.sh", "batch.volcano.sh", "topology.volcano.sh", "bus.volcano.sh")
 DEVICE_GROUPS = ("resource.k8s.io", "nvidia.com")
 ABSENT_GROUPS: dict[str, tuple[str, ...]] = {
     "kueue": (KUEUE_GROUP, VISIBILITY_GROUP),
@@ -82,6 +83,7 @@ _ALL = (
     Kind("PodGroup", "scheduling.volcano.sh", ("v1beta1",), "podgroups", True, short=("pg",)),
     Kind("VolcanoJob", "batch.volcano.sh", ("v1alpha1",), "jobs", True, "Job", ("vcjob", "vj")),
     Kind("HyperNode", "topology.volcano.sh", ("v1alpha1",), "hypernodes", False, short=("hn",)),
+    Kind("Command", "bus.volcano.sh", ("v1alpha1",), "commands", True),
     _device("DeviceClass", "deviceclasses"),
     _device("ResourceSlice", "resourceslices"),
     _device("ResourceClaim", "resourceclaims", namespaced=True),
@@ -126,7 +128,7 @@ def resources_body(group: str, version: str) -> dict[str, Any]:
             "verbs": _VERBS,
         }
         resources.append({**one, "shortNames": list(kind.short)} if kind.short else one)
-        if kind.name not in ("Namespace", "Event", "ConfigMap"):
+        if kind.name not in ("Namespace", "Event", "ConfigMap", "Command"):
             status = {
                 "name": f"{kind.plural}/status",
                 "singularName": "",

@@ -1,4 +1,4 @@
-"""The Kubernetes side: discovery, list, get, watch, patch, and the refusals of a real API server.
+"""The Kubernetes side: discovery, list, get, watch, and the refusals of a real API server. Writes are in writing.py.
 
 Input: a Request; output: its answer. Invariants: every path under a group that is absent is a plain 404; who asks
 is checked before whether it exists; a list is served from the encoded objects without decoding them.
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from simcluster import kinds, patches, statuses, validation, visibility
+from simcluster import kinds, statuses, visibility, writing
 from simcluster.faults import Effect, spoiled
 from simcluster.kinds import (
     ABSENT_GROUPS,
@@ -44,7 +44,6 @@ VERSION = {
 }
 BOOKMARK_BEFORE_END = 2.0
 _PATHS = ["/api", "/api/v1", "/apis", "/healthz", "/metrics", "/version"]
-_JSON_PATCH, _MERGE_PATCH = "application/json-patch+json", "application/merge-patch+json"
 _VERBS = {"PATCH": "patch", "PUT": "update", "POST": "create", "DELETE": "delete"}
 
 
@@ -88,12 +87,8 @@ def handle(request: Request) -> None:
     if request.method == "GET":
         answer = _watch if watching else _get if target.name else _list
         answer(request, target, effect)
-    elif request.method == "PATCH" and target.name:
-        _patch(request, target, effect)
     else:
-        raise Refused(
-            405, statuses.status(405, "the server does not allow this method on the requested resource")
-        )
+        writing.write(request, target, effect)
 
 
 # ---- who, what ------------------------------------------------------------------------------------------------
@@ -397,38 +392,3 @@ class _Watcher:
             "metadata": {"resourceVersion": str(version)},
         }
         self._stream.send(b'{"type":"BOOKMARK","object":' + msgspec.json.encode(obj) + b"}\n")
-
-
-# ---- writing --------------------------------------------------------------------------------------------------
-def _patch(request: Request, target: Target, effect: Effect) -> None:
-    store, kind = request.cluster.store, target.kind
-    try:
-        patch = msgspec.json.decode(request.body)
-    except msgspec.MsgspecError as error:
-        raise statuses.bad_request(f"error decoding patch: {error}") from error
-    content_type = request.headers.get("Content-Type", "").partition(";")[0]
-    with store.lock:
-        before = store.get(kind, target.key)
-        if before is None:
-            raise statuses.not_found(kind, target.name)
-        if content_type == _JSON_PATCH:
-            after = patches.json_patched(before, patch)
-        elif content_type in (_MERGE_PATCH, "application/strategic-merge-patch+json"):
-            after = patches.merged(before, patch)
-        else:
-            raise Refused(
-                415,
-                statuses.status(415, f"the body of the request was in an unknown format - {content_type}"),
-            )
-        validation.check(kind, before, after)
-        if after.get("spec") != before.get("spec"):
-            after["metadata"]["generation"] = before["metadata"].get("generation", 1) + 1
-        dry = request.query.get("dryRun") == "All"
-        if not dry and after != before:
-            written = request.cluster.on_write(kind, before, after) if request.cluster.on_write else None
-            if written is None:
-                store.put(kind, after)
-            else:
-                after = written
-    raw = in_version(kind, target.version, msgspec.json.encode(after))
-    request.answer(raw, effect=effect)

@@ -17,6 +17,7 @@ REASONS = {
     401: "Unauthorized",
     403: "Forbidden",
     404: "NotFound",
+    405: "MethodNotAllowed",
     409: "Conflict",
     410: "Expired",
     422: "Invalid",
@@ -87,6 +88,17 @@ def conflict(kind: Kind, name: str) -> Refused:
         "please apply your changes to the latest version and try again"
     )
     return Refused(409, status(409, words, details=_about(kind, name)))
+
+
+def already_exists(kind: Kind, name: str) -> Refused:
+    body = status(
+        409, f'{kind.qualified} "{name}" already exists', reason="AlreadyExists", details=_about(kind, name)
+    )
+    return Refused(409, body)
+
+
+def not_allowed() -> Refused:
+    return Refused(405, status(405, "the server does not allow this method on the requested resource"))
 
 
 def bad_request(message: str) -> Refused:

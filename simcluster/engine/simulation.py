@@ -283,7 +283,7 @@ class Simulation:
             for part in ("metadata", "spec"):
                 mine[part] = after[part] if part in after else mine.get(part, {})
         self.world.put(kind, mine if mine is not None else after)
-        self._react(kind, name, mine)
+        self._react(kind, name, after, mine)
         return copy.deepcopy(mine if mine is not None else after)
 
     def _live_object(self, kind: Kind, key: str, name: str) -> Obj | None:
@@ -305,11 +305,14 @@ class Simulation:
             return next((job.obj for job in jobs if job.key == key), None)
         return None
 
-    def _react(self, kind: Kind, name: str, mine: Obj | None) -> None:
+    def _react(self, kind: Kind, name: str, after: Obj, mine: Obj | None) -> None:
         if kind.name in ("ClusterQueue", "Cohort", "ResourceFlavor", "LocalQueue"):
             self.kueue.edited()
         elif kind.name == "VolcanoQueue":
+            self.volcano.controller.moved(name)
             self.volcano.plan()
+        elif kind.name == "Command":
+            self.volcano.controller.commanded(after)
         elif kind.name == "Node" and mine is not None:
             node = self.fleet.nodes[name]
             cordoned = bool(mine["spec"].get("unschedulable"))

@@ -15,6 +15,7 @@ from .amounts import amount_text
 from .fleet import Fleet
 from .model import Job, Obj, Phase, PodState
 from .pods import Pods, requests_of
+from .queue_controller import QueueController
 from .world import World, condition, drop_condition
 
 _PG, _VCJOB, _QUEUE = KINDS["PodGroup"], KINDS["VolcanoJob"], KINDS["VolcanoQueue"]
@@ -35,12 +36,18 @@ class Volcano:
         self._vcjobs: dict[int, Obj] = {}
         self._session_planned = False
         self._said_at: dict[int, int] = {}
+        self.controller = QueueController(world, self.queues, self._left)
 
     # ---- arriving -----------------------------------------------------------------------------------------
     def submit(self, job: Job) -> None:
-        """A vcjob was created: its controller makes a PodGroup for it."""
-        self.jobs[job.number] = job
+        """A vcjob is to be created: its controller makes a PodGroup for it. A queue that is not open takes nothing:
+        Volcano's webhook denies the vcjob ("can only submit job to queue with state `Open`"), so that only the submitter
+        hears of it and no object tells of it."""
         job.queue = job.stream.queue
+        if self.queues[job.queue]["status"].get("state") != "Open":
+            job.phase = Phase.FINISHED
+            return
+        self.jobs[job.number] = job
         job.workload = f"{job.name}-{job.uid}"
         self._vcjobs[job.number] = self._vcjob(job)
         job.obj = self._pod_group(job)
@@ -276,6 +283,7 @@ class Volcano:
         vcjob = self._vcjobs.pop(job.number)
         self.world.remove(_PG, job.key)
         self.world.remove(_VCJOB, f"{job.namespace}/{vcjob['metadata']['name']}")
+        self.controller.settle(job.queue)
 
     def take_back(self, job: Job) -> None:
         if job.number in self.pending or job.number in self.inqueue:
@@ -297,6 +305,10 @@ class Volcano:
         self.inqueue[job.number] = job
         self._queue_status(job.queue)
         self.plan()
+
+    def _left(self, queue: str) -> bool:
+        """Whether the queue has PodGroups, finished ones included."""
+        return any(job.queue == queue for job in self.jobs.values())
 
     # ---- the queues' status -------------------------------------------------------------------------------
     def _queue_status(self, name: str) -> None:

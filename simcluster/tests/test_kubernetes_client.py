@@ -39,6 +39,7 @@ def test_discovery_names_versions_groups_and_kinds(api: Any) -> None:
         "scheduling.volcano.sh",
         "batch.volcano.sh",
         "topology.volcano.sh",
+        "bus.volcano.sh",
         "resource.k8s.io",
         "nvidia.com",
     }
