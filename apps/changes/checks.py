@@ -7,7 +7,8 @@ at on the whole: after all edits, since `planning` orders them so that every ste
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from apps.changes.cautions import warnings_of
@@ -20,7 +21,7 @@ from apps.changes.edits import (
     key_of,
 )
 from apps.changes.places import field_of
-from apps.changes.planning import goals_of
+from apps.changes.planning import goals_of, plan
 from apps.changes.rules import Broken, broken
 from apps.changes.rules_volcano import broken_volcano
 from apps.changes.specs import Spec
@@ -46,7 +47,18 @@ def run(given: CheckInput) -> Report:
     changed = any(goal.after != goal.seen.spec or goal.command for goal in goals.values())
     if not changed:
         refusals.append(Finding("nothing", "edits", {}))
-    return Report(tuple(_once(refusals)), tuple(_once(warnings_of(given, after))))
+    warnings = [*warnings_of(given, after), *_written_twice(given)]
+    return Report(tuple(_once(refusals)), tuple(_once(warnings)))
+
+
+def _written_twice(given: CheckInput) -> Iterator[Finding]:
+    """Objects of which one amount has to shrink before others may grow, and another only afterwards: between the two
+    writes both are at the lesser value."""
+    writes = Counter(step.key for step in plan(given.objects.values(), given.edits) if step.method == "patch")
+    for key, count in writes.items():
+        if count > 1:
+            own = [edit for edit in given.edits if key_of(edit) == key]
+            yield Finding("two_writes", f"{own[-1].field}.set", {"name": key[2]})
 
 
 def _rules(key: ObjectKey, before: Spec, after: Mapping[ObjectKey, Spec], api_version: str) -> list[Broken]:

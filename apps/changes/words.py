@@ -117,6 +117,9 @@ _WARNINGS: Words = {
         "Nothing new is admitted; what runs runs on. Reservations that are not admitted yet are lost."
     ),
     "drains": gettext_lazy("Nothing new is admitted, and all that is admitted is evicted."),
+    "two_writes": gettext_lazy(
+        "%(name)s is written twice, so that every write on the way keeps the rules: first what shrinks, then what grows."
+    ),
     "managed": gettext_lazy(
         "%(manager)s (%(operation)s) also sets what would be changed and may set it back: %(fields)s."
     ),

@@ -336,6 +336,21 @@ def test_volcano_warnings() -> None:
     assert checked([open_b, open_a], *shut, held={}).warnings == ()
 
 
+def test_what_is_written_twice_is_told() -> None:
+    tree = (
+        volcano("root", ""),
+        volcano("eng", "root", capability="40", deserved="20", guarantee="8"),
+        volcano("a", "eng", capability="20", deserved="10", guarantee="4"),
+        volcano("b", "eng", capability="20", deserved="10", guarantee="4"),
+    )
+    edits = [amounts("a", guarantee="6", capability="18"), amounts("b", guarantee="2")]
+    report = checked(edits, *tree, held={})
+    assert report.refusals == ()
+    assert [(one.code, one.field, one.params) for one in report.warnings] == [
+        ("two_writes", "edits.0.set", {"name": "a"})
+    ]
+
+
 # ---- the report -----------------------------------------------------------------------------------------------------
 
 params = st.dictionaries(st.text(max_size=5), st.text(max_size=5) | st.lists(st.dictionaries(st.text(max_size=3), st.text(max_size=3)), max_size=2), max_size=3)  # fmt: skip

@@ -31,6 +31,7 @@ def _codes(*files: str) -> set[str]:
 def test_every_rule_has_words() -> None:
     assert _codes("rules.py", "rules_volcano.py") <= words.REFUSAL_CODES
     assert _codes("cautions.py", "cautions_volcano.py") <= words.WARNING_CODES
+    assert _codes("checks.py") <= words.REFUSAL_CODES | words.WARNING_CODES | {"nothing"}
     assert len(_codes("rules.py", "rules_volcano.py")) >= 30
     assert len(_codes("cautions.py", "cautions_volcano.py")) >= 12
 
@@ -45,7 +46,13 @@ def test_below_use() -> None:
         f"red holds 6 h100 {GPU} and would have 4: 2 beyond it. Held by: Team 7 4, nobody 2. "
         "Nothing is evicted for it: what runs runs on, and nothing new starts until enough is free."
     )
-    volcano: dict[str, Param] = {**params, "flavor": "", "part": "deserved", "then": "reclaimable", "teams": []}
+    volcano: dict[str, Param] = {
+        **params,
+        "flavor": "",
+        "part": "deserved",
+        "then": "reclaimable",
+        "teams": [],
+    }
     assert words.finding_text(Finding("below_use", "f", volcano), team_name=team_name) == (
         f"red holds 6 {GPU}, 2 more than the new deserved 4. "
         "Other queues may take it back by preemption; until then it runs on."
