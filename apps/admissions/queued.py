@@ -89,8 +89,8 @@ def standings(
 
 
 def _standing(position: Position | None, short: tuple[Lack, ...] | None, gate: Gate) -> Standing:
-    place = position.position if position else None
-    return Standing(position, short, gate.blocked(position=place, lacks=short is None or bool(short)))
+    behind = position is not None and position.behind
+    return Standing(position, short, gate.blocked(behind=behind, lacks=short is None or bool(short)))
 
 
 def _fields(standing: Standing) -> dict[str, Any]:

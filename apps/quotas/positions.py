@@ -22,11 +22,13 @@ FRESH = timedelta(minutes=10)
 @dataclass(frozen=True, slots=True)
 class Position:
     """`position` in the ClusterQueue or Volcano queue, `local_position` in the LocalQueue. `source`: "kueue" as said
-    by its visibility API, "computed" by us."""
+    by its visibility API, "computed" by us. `behind`: work that is not in backoff stands before it, by the computed
+    order."""
 
     position: int
     local_position: int
     source: Literal["kueue", "computed"]
+    behind: bool = False
 
 
 _POSITIONS = f"""
@@ -48,7 +50,7 @@ WITH asked AS MATERIALIZED (
   ORDER BY cluster_id, namespace, name, id DESC
 ), waiting AS MATERIALIZED (
   SELECT w.id, w.cluster_id, w.kind, w.namespace, w.name, w.queue_name, w.uid, coalesce(w.priority, 0) AS priority,
-    {queue_order_sql("w")} AS queued,
+    {queue_order_sql("w")} AS queued, coalesce(w.requeue_at > %(now)s, false) AS backs_off,
     CASE WHEN w.kind = 'PodGroup' THEN w.queue_name ELSE coalesce(nullif(w.cluster_queue, ''), l.queue, '') END AS queue
   FROM observations_workload w
   LEFT JOIN leads_to l ON (l.cluster_id, l.namespace, l.name) = (w.cluster_id, w.namespace, w.queue_name)
@@ -61,17 +63,19 @@ WITH asked AS MATERIALIZED (
     row_number() OVER (PARTITION BY cluster_id, kind, queue
       ORDER BY priority DESC, queued NULLS LAST, uid) AS position,
     row_number() OVER (PARTITION BY cluster_id, kind, queue, namespace, queue_name
-      ORDER BY priority DESC, queued NULLS LAST, uid) AS local_position
+      ORDER BY priority DESC, queued NULLS LAST, uid) AS local_position,
+    coalesce(bool_or(NOT backs_off) OVER (PARTITION BY cluster_id, kind, queue
+      ORDER BY priority DESC, queued NULLS LAST, uid ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), false) AS behind
   FROM waiting
   WHERE queue <> '' AND (cluster_id, kind, queue) IN (
     SELECT cluster_id, kind, queue FROM waiting WHERE id = ANY(%(keys)s))
 ), told AS (
-  SELECT r.id, r.position, r.local_position, q.position AS said, q.local_position AS said_local,
+  SELECT r.id, r.position, r.local_position, r.behind, q.position AS said, q.local_position AS said_local,
     bool_and(q.position IS NOT NULL) OVER (PARTITION BY r.cluster_id, r.kind, r.queue) AS all_said
   FROM ranked r LEFT JOIN observations_queueposition q ON r.kind = 'Workload' AND q.observed_at >= %(fresh)s
     AND (q.cluster_id, q.cluster_queue, q.namespace, q.name) = (r.cluster_id, r.queue, r.namespace, r.name)
 )
-SELECT id, position, local_position, CASE WHEN all_said THEN said + 1 END, CASE WHEN all_said THEN said_local + 1 END
+SELECT id, position, local_position, CASE WHEN all_said THEN said + 1 END, CASE WHEN all_said THEN said_local + 1 END, behind
 FROM told WHERE id = ANY(%(keys)s)
 """  # noqa: S608 - constants
 
@@ -82,10 +86,10 @@ def positions(*, now: datetime, keys: Collection[int]) -> dict[int, Position]:
     if not keys:
         return {}
     with connection.cursor() as cursor:
-        cursor.execute(_POSITIONS, {"keys": list(keys), "fresh": now - FRESH})
+        cursor.execute(_POSITIONS, {"keys": list(keys), "now": now, "fresh": now - FRESH})
         return {
-            key: Position(position, local, "computed")
+            key: Position(position, local, "computed", behind)
             if said is None
-            else Position(said, said_local, "kueue")
-            for key, position, local, said, said_local in cursor.fetchall()
+            else Position(said, said_local, "kueue", behind)
+            for key, position, local, said, said_local, behind in cursor.fetchall()
         }

@@ -26,6 +26,7 @@ def position_source_label(source: str) -> str:
 _BLOCKED: dict[str, Promise] = {
     "cluster_queue_stopped": gettext_lazy("its queue is stopped"),
     "cluster_queue_inactive": gettext_lazy("its queue is not active"),
+    "cohort_cycle": gettext_lazy("the cohorts above its queue form a circle: Kueue skips it"),
     "local_queue_stopped": gettext_lazy("its LocalQueue is stopped"),
     "behind_head": gettext_lazy("it waits behind the head of its queue (StrictFIFO)"),
 }

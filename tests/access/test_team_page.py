@@ -424,6 +424,39 @@ def test_free_quota_behind_the_head_of_a_strict_queue(world: World) -> None:
     ]
 
 
+@pytest.mark.parametrize("told_by_kueue", [False, True])
+def test_a_head_in_backoff_is_in_nobodys_way(world: World, told_by_kueue: bool) -> None:
+    """Kueue keeps work out of the line until its backoff is over, and names it in the line all the same."""
+    later = world.now + timedelta(hours=1)
+    workload(world, "big", priority=5, requests={GPU: "16"}, requeue_at=later)
+    workload(world, "small", priority=-1, requests={GPU: "1"})
+    change("ClusterQueue", "red-cq", strategy="StrictFIFO")
+    if told_by_kueue:
+        for place, name in enumerate(("big", "red-waits", "small")):
+            QueuePosition.objects.create(
+                cluster=world.east, cluster_queue="red-cq", namespace="red-ns", name=name, position=place,
+                local_position=place, observed_at=world.now,
+            )  # fmt: skip
+    found = said(world)
+    assert found["red-waits"] == (2, None, "nothing: quota is free")
+    assert found["small"] == (3, "behind_head", BEHIND)
+    Workload.objects.filter(name="big").update(requeue_at=world.now - timedelta(hours=1))
+    assert said(world)["red-waits"] == (2, "behind_head", BEHIND)
+
+
+@pytest.mark.parametrize("ring", [("all",), ("all", "above"), ("all", "above", "beyond")])
+def test_free_quota_below_a_circle_of_cohorts(world: World, ring: tuple[str, ...]) -> None:
+    """Kueue calls such a queue active, and skips it."""
+    ClusterObject.objects.filter(kind="Cohort", name__in=ring).delete()
+    for place, name in enumerate(ring):
+        parent = ring[(place + 1) % len(ring)]
+        cluster_object(world, "Cohort", name, spec={"parent": parent, "quotas": []}, status={})
+    circle = FREE + "the cohorts above its queue form a circle: Kueue skips it"
+    assert said(world)["red-waits"][1:] == ("cohort_cycle", circle)
+    change("Cohort", ring[-1], parent="")
+    assert said(world)["red-waits"][1] is None
+
+
 @pytest.mark.parametrize(("state", "expected"), [("Open", None), ("Closing", "cluster_queue_stopped")])
 def test_a_closed_queue_of_volcano(world: World, state: str, expected: str | None) -> None:
     spec = {"weight": 1, "capability": {}, "deserved": {}, "guarantee": {}, "parent": ""}
