@@ -143,7 +143,10 @@ def _allocatable(snapshot: Snapshot, cluster: Cluster) -> dict[str, dict[str, De
     flavors.append({"name": "", "labels": {}})
     found: dict[str, dict[str, Decimal]] = defaultdict(dict)
     with connection.cursor() as cursor:
-        parameters: dict[str, str | int] = {"flavors": msgspec.json.encode(flavors).decode(), "cluster": cluster.pk}
+        parameters: dict[str, str | int] = {
+            "flavors": msgspec.json.encode(flavors).decode(),
+            "cluster": cluster.pk,
+        }
         cursor.execute(_REACHED, parameters)
         for flavor, resource, amount in cursor.fetchall():
             found[flavor][resource] = amount
