@@ -18,6 +18,7 @@ from django.views.decorators.http import require_http_methods
 
 from apps.accounts.selectors import visible_teams
 from apps.console.access import reader
+from apps.console.edit_words import describe
 from apps.console.frame import Page
 from apps.console.what_if_tables import (
     EffectTable,
@@ -257,54 +258,3 @@ def situation_names(trial: _Trial) -> dict[str, str]:
     return {
         work.uid: f"{work.namespace}/{work.name}" for work in trial.scene.situation.work if work.uid in wanted
     }
-
-
-def describe(change: Json, works: dict[str, str]) -> str:
-    """One change in a line: "red-cq: h100 nvidia.com/gpu nominal 12, cohort ml"."""
-    if change.get("kind") == "Workload":
-        if change.get("action") == "add":
-            place = change.get("local_queue") or change.get("queue") or ""
-            return _("A hypothetical job in %(queue)s: %(asks)s, priority %(priority)s") % {
-                "queue": place,
-                "asks": _asks(change),
-                "priority": change.get("priority", 0),
-            }
-        name = works.get(str(change.get("uid")), str(change.get("uid")))
-        if change.get("action") == "remove":
-            return _("%(work)s taken away") % {"work": name}
-        return _("%(work)s with priority %(priority)s") % {"work": name, "priority": change.get("priority")}
-    return f"{change.get('name', '')}: {', '.join(_words(change.get('set')))}"
-
-
-def _asks(change: Json) -> str:
-    parts = []
-    found = change.get("pod_sets")
-    for pod_set in found if isinstance(found, list) else ():
-        if isinstance(pod_set, dict) and isinstance(pod_set.get("requests"), dict):
-            amounts = ", ".join(f"{amount} {name}" for name, amount in pod_set["requests"].items())
-            parts.append(f"{pod_set.get('count', 1)} × {amounts}")
-    return " + ".join(parts)
-
-
-def _words(wanted: Any) -> list[str]:
-    if not isinstance(wanted, dict):
-        return []
-    words = []
-    for name, value in wanted.items():
-        if name == "quotas" and isinstance(value, list):
-            for quota in (found for found in value if isinstance(found, dict)):
-                place = f"{quota.get('flavor')} {quota.get('resource')}"
-                given = [
-                    f"{key} {'–' if amount is None else amount}"
-                    for key, amount in quota.items()
-                    if key not in ("flavor", "resource")
-                ]
-                words.append(f"{place} {' '.join(given)}")
-        elif name == "remove" and isinstance(value, list):
-            names = [" ".join(map(str, item.values())) for item in value if isinstance(item, dict)]
-            words += [_("without %(name)s") % {"name": name} for name in names]
-        elif isinstance(value, dict):
-            words += _words(value)
-        else:
-            words.append(f"{name} {value or '–'}")
-    return words

@@ -184,12 +184,21 @@ def cell_rows(target: Target, changes: Sequence[Json]) -> list[CellRow]:
 
 def flavor_boxes(target: Target, changes: Sequence[Json]) -> list[tuple[str, str, bool]]:
     """Per flavor that the queue lists: (name of the box that takes it away, flavor, whether it is ticked)."""
-    given = _set_of(target, changes).get("remove")
-    gone = (
-        {item.get("flavor") for item in given if isinstance(item, dict)} if isinstance(given, list) else set()
-    )
+    gone = _removed(target, changes, "flavor")
     flavors = dict.fromkeys(flavor for flavor, _resource in target.node.cells)
     return [(f"remove:{flavor}", flavor, flavor in gone) for flavor in flavors]
+
+
+def resource_boxes(target: Target, changes: Sequence[Json]) -> list[tuple[str, str, bool]]:
+    """The same per resource, which goes with all its flavors' quota of it."""
+    gone = _removed(target, changes, "resource")
+    resources = dict.fromkeys(resource for _flavor, resource in target.node.cells)
+    return [(f"remove-resource:{resource}", resource, resource in gone) for resource in resources]
+
+
+def _removed(target: Target, changes: Sequence[Json], part: str) -> set[Any]:
+    given = _set_of(target, changes).get("remove")
+    return {item.get(part) for item in given if isinstance(item, dict)} if isinstance(given, list) else set()
 
 
 def policy_fields(target: Target, values: Mapping[str, str]) -> list[PolicyField]:
@@ -245,13 +254,15 @@ def with_edit(changes: Sequence[Json], target: Target, data: Mapping[str, str]) 
     present = present_values(target)
     if data.get("parent", present["parent"]).strip() != present["parent"]:
         wanted[target.parent_field] = data["parent"].strip()
-    if (weight := data.get("fair_weight", "").strip()) and not _same(weight, present["fair_weight"]):
+    if (weight := data.get("fair_weight", "").strip()) and not same_amount(weight, present["fair_weight"]):
         wanted["fair_weight"] = weight
     if target.queue is not None:
         _read_policy(wanted, present, data)
     if quotas := _read_quotas(target, data):
         wanted["quotas"] = quotas
-    if removals := [{"flavor": name} for box, name, _ticked in flavor_boxes(target, ()) if data.get(box)]:
+    removals = [{"flavor": name} for box, name, _ticked in flavor_boxes(target, ()) if data.get(box)]
+    removals += [{"resource": name} for box, name, _ticked in resource_boxes(target, ()) if data.get(box)]
+    if removals:
         wanted["remove"] = removals
     others = [
         change
@@ -288,7 +299,7 @@ def _read_quotas(target: Target, data: Mapping[str, str]) -> list[Json]:
         for name in CELL_FIELDS:
             value = data.get(field_name(name, flavor, resource), "").strip()
             present = "" if cell is None else _text(getattr(cell, name), resource)
-            if _same(value, present) or (name == "nominal" and not value):
+            if same_amount(value, present) or (name == "nominal" and not value):
                 continue
             quota[name] = value or None
         if quota:
@@ -304,7 +315,8 @@ def _read_quotas(target: Target, data: Mapping[str, str]) -> list[Json]:
     return quotas
 
 
-def _same(value: str, present: str) -> bool:
+def same_amount(value: str, present: str) -> bool:
+    """Whether two texts say the same amount, or are the same text."""
     if value == present:
         return True
     try:

@@ -88,7 +88,7 @@ def place(
         return "", ""
     change = changes[int(parts[1])]
     if target is not None and (change.get("kind"), change.get("name")) == (target.kind, target.node.name):
-        name = _of_node(parts[2:], change)
+        name = node_input(parts[2:], change)
     elif (listed := next((at for at, one in enumerate(given) if one is change), None)) is not None:
         return "", listed_id(listed)
     elif change.get("action") == "add":
@@ -98,13 +98,18 @@ def place(
     return name, input_id(name) if name else "h-choose"
 
 
-def _of_node(parts: Sequence[str], change: Json) -> str:
-    """`parts`: after the change's number, "set" first. A fault of the whole edit is about limits that need a cohort."""
+def node_input(parts: Sequence[str], change: Json) -> str:
+    """The input that a field of a ClusterQueue's or Cohort's edit has, "" for none. `parts`: after the change's number,
+    "set" first. A fault of the whole edit is about limits that need a cohort."""
     if parts[1:2] == ["quotas"] and len(parts) > 2:
         return _of_quota(change["set"]["quotas"][int(parts[2])], parts[3] if len(parts) > 3 else "")
     if parts[1:2] == ["remove"] and len(parts) > 2:
         removal = change["set"]["remove"][int(parts[2])]
-        return f"remove:{removal.get('flavor', '')}" if isinstance(removal, dict) else ""
+        if not isinstance(removal, dict):
+            return ""
+        if removal.get("resource"):
+            return f"remove-resource:{removal['resource']}"
+        return f"remove:{removal.get('flavor', '')}"
     last = parts[-1]
     if last == "policy":
         return "borrow_within_cohort"
