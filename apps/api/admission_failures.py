@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC
 from typing import Any
 
 from rest_framework import serializers
@@ -12,11 +11,10 @@ from apps.admissions.filters import WaitingForm
 from apps.admissions.labels import cause_label
 from apps.admissions.pending import Pending
 from apps.admissions.selectors import WaitingList, WaitingRow, waiting
-from apps.api.base import ListView, Reading
+from apps.api.base import WORK, ListView, Reading
 from apps.api.fields import Amounts, Instant, Text
-from apps.api.pagination import Key, Page, page_of_rows
+from apps.api.pagination import Key, Page, instant_key, page_of_rows
 from apps.api.schema import documented
-from apps.observations.models import Source
 
 
 class WaitingSerializer(serializers.Serializer):  # type: ignore[type-arg]
@@ -57,8 +55,7 @@ class WaitingSerializer(serializers.Serializer):  # type: ignore[type-arg]
 
 def _key(row: Pending) -> Key:
     """Later arrivals come last, so that reading on never misses one."""
-    since = row.waits_since.astimezone(UTC).isoformat(timespec="microseconds")
-    return (since, row.cluster_id, row.kind, row.key)
+    return (instant_key(row.waits_since), row.cluster_id, row.kind, row.key)
 
 
 @documented(operation="admission-failures", summary="Work that waits now, and why")
@@ -66,7 +63,7 @@ class AdmissionFailuresView(ListView):
     route = "admission-failures"
     item = WaitingSerializer
     filter_class = WaitingForm
-    needs = (Source.KUEUE.value, Source.VOLCANO.value, Source.PODS.value, Source.EVENTS.value)
+    needs = WORK
     key_shape = (str, int, str, int)
     extra_fields: Mapping[str, Any] = {"count": serializers.IntegerField(read_only=True)}
 

@@ -29,8 +29,11 @@ from apps.api.pagination import Key, Page, PageForm, next_link
 from apps.api.problems import BadRequest, Fault, form_faults
 from apps.fleet.models import Cluster
 from apps.fleet.selectors import enabled_clusters
+from apps.observations.models import Source
 from apps.observations.selectors import AsOf, SourceStatus, State, as_of
 
+WORK = (Source.KUEUE.value, Source.VOLCANO.value, Source.PODS.value, Source.EVENTS.value)
+"""What is said of waiting work rests on these."""
 FRESHNESS = [state.value for state in State]
 
 

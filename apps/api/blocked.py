@@ -11,12 +11,11 @@ from typing import Any
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from apps.api.base import ListView, Reading
+from apps.api.base import WORK, ListView, Reading
 from apps.api.fields import DecimalText, Instant, Text
 from apps.api.pagination import Key, Page, page_of_rows
 from apps.api.schema import documented
 from apps.api.usage import WindowSerializer, window_of
-from apps.observations.models import Source
 from apps.usage.admission_filters import BlockedForm, BlockedWorkForm, OutcomeForm
 from apps.usage.admission_reading import reading as steps_of
 from apps.usage.admission_reading import rolled_up
@@ -25,7 +24,6 @@ from apps.usage.blocked_work import BlockedWork, blocked_work
 from apps.usage.models import OutcomeHour
 from apps.usage.outcomes import OutcomeRow, outcome_table
 
-NEEDS = (Source.KUEUE.value, Source.VOLCANO.value, Source.PODS.value, Source.EVENTS.value)
 WINDOW_FIELDS: Mapping[str, Any] = {
     "window": WindowSerializer(read_only=True),
     "rolled_up_until": Instant(allow_null=True, help_text="null: nothing is rolled up yet."),
@@ -66,7 +64,7 @@ class BlockedHoursView(ListView):
     route = "admission-failures-hours"
     item = BlockedHoursSerializer
     filter_class = BlockedForm
-    needs = NEEDS
+    needs = WORK
     key_shape = (str, str)
     extra_fields = WINDOW_FIELDS
 
@@ -112,7 +110,7 @@ class BlockedWorkView(ListView):
     route = "admission-failures-work"
     item = BlockedWorkSerializer
     filter_class = BlockedWorkForm
-    needs = NEEDS
+    needs = WORK
     key_shape = (str, str, str, str, str)
     extra_fields = WINDOW_FIELDS
 
@@ -162,7 +160,7 @@ class OutcomesView(ListView):
     route = "admission-failures-outcomes"
     item = OutcomeSerializer
     filter_class = OutcomeForm
-    needs = NEEDS
+    needs = WORK
     key_shape = (str,)
     extra_fields = WINDOW_FIELDS
 

@@ -13,6 +13,7 @@ import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
 from urllib.parse import urlencode
 
@@ -26,6 +27,12 @@ DEFAULT_PAGE_SIZE = 100
 MAX_PAGE_SIZE = 500
 MAX_CURSOR_LENGTH = 2000
 Key = tuple[int | str, ...]
+
+
+def instant_key(at: datetime) -> str:
+    """An instant as a part of a key: text in the order of time."""
+    return at.astimezone(UTC).isoformat(timespec="microseconds")
+
 
 Row = TypeVar("Row")
 M = TypeVar("M", bound=Model)

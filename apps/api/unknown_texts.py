@@ -13,11 +13,10 @@ from apps.accounts.models import User
 from apps.admissions.rulebook import rule_book
 from apps.admissions.unknown import UnknownText, unknown_texts
 from apps.admissions.unknown_filters import UnknownForm
-from apps.api.base import ListView, Reading
+from apps.api.base import WORK, ListView, Reading
 from apps.api.fields import Instant, Text
 from apps.api.pagination import Key, Page, page_of_rows
 from apps.api.schema import documented
-from apps.observations.models import Source
 
 
 class UnknownTextSerializer(serializers.Serializer):  # type: ignore[type-arg]
@@ -48,7 +47,7 @@ class UnknownTextsView(ListView):
     route = "admission-failures-unknown"
     item = UnknownTextSerializer
     filter_class = UnknownForm
-    needs = (Source.KUEUE.value, Source.VOLCANO.value, Source.PODS.value, Source.EVENTS.value)
+    needs = WORK
     key_shape = (int, int, int, str)
     extra_fields = {"rules_version": serializers.IntegerField(read_only=True)}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC
 from typing import Any
 
 from rest_framework import serializers
@@ -11,11 +10,10 @@ from rest_framework import serializers
 from apps.admissions.filters import WaitingForm
 from apps.admissions.labels import cause_label, next_step, verdict_sentence
 from apps.admissions.unmade import UnmadeRow, unmade
-from apps.api.base import ListView, Reading
+from apps.api.base import WORK, ListView, Reading
 from apps.api.fields import Instant, Text
-from apps.api.pagination import Key, Page, page_of_rows
+from apps.api.pagination import Key, Page, instant_key, page_of_rows
 from apps.api.schema import documented
-from apps.observations.models import Source
 
 
 class UnmadeSerializer(serializers.Serializer):  # type: ignore[type-arg]
@@ -56,8 +54,7 @@ class UnmadeSerializer(serializers.Serializer):  # type: ignore[type-arg]
 
 def _key(row: UnmadeRow) -> Key:
     """As listed; the uid makes it unique."""
-    since = row.since.astimezone(UTC).isoformat(timespec="microseconds")
-    return (since, row.cluster_id, row.namespace, row.name, row.uid)
+    return (instant_key(row.since), row.cluster_id, row.namespace, row.name, row.uid)
 
 
 @documented(operation="admission-failures-unmade", summary="Work of which no Workload was made, and why")
@@ -65,7 +62,7 @@ class UnmadeView(ListView):
     route = "admission-failures-unmade"
     item = UnmadeSerializer
     filter_class = WaitingForm
-    needs = (Source.KUEUE.value, Source.VOLCANO.value, Source.PODS.value, Source.EVENTS.value)
+    needs = WORK
     key_shape = (str, int, str, str, str)
     extra_fields: Mapping[str, Any] = {"count": serializers.IntegerField(read_only=True)}
 

@@ -41,7 +41,7 @@ class DryRun:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """`what_if`: see `check_loading.what_if_json`; None where it was not tried."""
+    """`what_if`: see `what_if.what_if_json`; None where it was not tried."""
 
     refusals: tuple[Finding, ...]
     warnings: tuple[Finding, ...]
@@ -58,7 +58,7 @@ class CheckInput:
     """`objects`: the edited objects and the rest of their trees, live where edited, else as last observed. `flavors`:
     names that exist, None when unknown. `held`: per (kind, name) what work holds per (flavor, resource), Volcano's
     with flavor "". `held_by_team`: the same per team (0: nobody's). `allocatable`: per flavor and resource, what nodes
-    can give; a flavor that is left out is not known. `pods`: of each Volcano queue."""
+    can give; a flavor that is left out is not known."""
 
     edits: tuple[Edit, ...]
     objects: Mapping[ObjectKey, ObjectSeen]

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from apps.quotas.what_if_change import (
-    MOST_CHANGES,
     ChangeError,
     ChangeFault,
     ChangeReader,
@@ -81,14 +80,7 @@ def key_of(edit: Edit) -> ObjectKey:
 
 def parse_edits(data: Any) -> tuple[Edit, ...]:
     """Raises ChangeError with all faults."""
-    reader = _EditReader()
-    items = reader.sequence(data, "edits", most=MOST_CHANGES)
-    if not items and not reader.faults:
-        reader.fault("edits", "nothing")
-    found = [reader.change(item, f"edits.{place}") for place, item in enumerate(items)]
-    if reader.faults:
-        raise ChangeError(reader.faults)
-    return tuple(found)
+    return _EditReader().read(data, "edits")
 
 
 class _EditReader(ChangeReader):

@@ -13,7 +13,7 @@ from apps.changes.edits import ChangeError, ChangeFault, LocalQueueEdit, NodeEdi
 from apps.changes.specs import CELL_FIELDS, Spec, amount, cells_of
 from apps.core.quantity import plain
 
-_POLICY: dict[str, tuple[str, ...]] = {
+POLICY_PATHS: dict[str, tuple[str, ...]] = {
     "stop_policy": ("stopPolicy",),
     "strategy": ("queueingStrategy",),
     "within_cluster_queue": ("preemption", "withinClusterQueue"),
@@ -59,7 +59,7 @@ def lay_kueue(spec: Spec, edit: NodeEdit, api_version: str) -> None:
     if "fair_weight" in edit.values:
         _lay_weight(spec, edit.values["fair_weight"])
     for name, value in edit.values.items():
-        if name in _POLICY:
+        if name in POLICY_PATHS:
             _lay_policy(spec, name, value)
 
 
@@ -100,7 +100,7 @@ def _lay_weight(spec: Spec, wanted: Decimal) -> None:
 
 
 def _lay_policy(spec: Spec, name: str, value: Any) -> None:
-    path = _POLICY[name]
+    path = POLICY_PATHS[name]
     present: Any = spec
     for part in path:
         present = present.get(part) if isinstance(present, dict) else None

@@ -7,15 +7,9 @@ from collections.abc import Iterator, Sequence
 
 from apps.changes.edits import Edit, LocalQueueEdit, NodeEdit, VolcanoEdit
 from apps.changes.rules import Place
+from apps.quotas.what_if_change import POLICY_PLACES
 
-_GROUPED = {
-    "within_cluster_queue": "preemption",
-    "reclaim_within_cohort": "preemption",
-    "borrow_within_cohort": "preemption",
-    "when_can_borrow": "fungibility",
-    "when_can_preempt": "fungibility",
-    "preference": "fungibility",
-}
+_GROUPED = {name: places[0] for name, places in POLICY_PLACES.items() if places}
 
 
 def field_of(edits: Sequence[Edit], place: Place) -> str:

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-from apps.changes.laying import parent_field
+from apps.changes.laying import POLICY_PATHS, parent_field
 from apps.changes.specs import CELL_FIELDS, Spec, amount, cells_of
+from apps.quotas.what_if_apply import LEAST_WEIGHT
 
 Place = tuple[str, ...]
 """("cell", flavor, resource, "nominal"), ("flavor", name), ("resource", name), ("amount", "deserved", resource),
@@ -21,33 +22,18 @@ Place = tuple[str, ...]
 
 MOST_GROUPS, MOST_FLAVORS, MOST_RESOURCES = 16, 64, 64
 MOST_OF_ALL, MOST_CELLS_OF_GROUP, MOST_VARIANTS = 256, 512, 16
-LEAST_WEIGHT = Decimal("1e-9")
 ZERO = Decimal(0)
-CHOICES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "stop_policy": (("stopPolicy",), ("None", "Hold", "HoldAndDrain")),
-    "strategy": (("queueingStrategy",), ("BestEffortFIFO", "StrictFIFO")),
-    "within_cluster_queue": (
-        ("preemption", "withinClusterQueue"),
-        ("Never", "LowerPriority", "LowerOrNewerEqualPriority"),
-    ),
-    "reclaim_within_cohort": (("preemption", "reclaimWithinCohort"), ("Never", "LowerPriority", "Any")),
-    "borrow_within_cohort": (
-        ("preemption", "borrowWithinCohort", "policy"),
-        ("Never", "LowerPriority"),
-    ),
-    "when_can_borrow": (
-        ("flavorFungibility", "whenCanBorrow"),
-        ("MayStopSearch", "TryNextFlavor", "Borrow"),
-    ),
-    "when_can_preempt": (
-        ("flavorFungibility", "whenCanPreempt"),
-        ("MayStopSearch", "TryNextFlavor", "Preempt"),
-    ),
-    "preference": (
-        ("flavorFungibility", "preference"),
-        ("BorrowingOverPreemption", "PreemptionOverBorrowing"),
-    ),
+CHOICES: Mapping[str, tuple[str, ...]] = {
+    "stop_policy": ("None", "Hold", "HoldAndDrain"),
+    "strategy": ("BestEffortFIFO", "StrictFIFO"),
+    "within_cluster_queue": ("Never", "LowerPriority", "LowerOrNewerEqualPriority"),
+    "reclaim_within_cohort": ("Never", "LowerPriority", "Any"),
+    "borrow_within_cohort": ("Never", "LowerPriority"),
+    "when_can_borrow": ("MayStopSearch", "TryNextFlavor", "Borrow"),
+    "when_can_preempt": ("MayStopSearch", "TryNextFlavor", "Preempt"),
+    "preference": ("BorrowingOverPreemption", "PreemptionOverBorrowing"),
 }
+"""What a live object may say, the words of older versions too."""
 _NAMES = {value: key for key, value in CELL_FIELDS.items()}
 _LABEL_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 _LABEL_PREFIX = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
@@ -80,8 +66,7 @@ def _dig(spec: Mapping[str, Any], path: tuple[str, ...]) -> Any:
 
 
 def _choice(spec: Spec, name: str) -> Iterator[Broken]:
-    path, known = CHOICES[name]
-    value = _dig(spec, path)
+    known, value = CHOICES[name], _dig(spec, POLICY_PATHS[name])
     if value is not None and value not in known:
         yield Broken("choice", ("value", name), {"value": str(value), "known": ", ".join(known)})
 
@@ -193,14 +178,14 @@ def is_label_key(name: str) -> bool:
 
 
 def _policy(spec: Spec) -> Iterator[Broken]:
-    reclaim = _dig(spec, CHOICES["reclaim_within_cohort"][0]) or "Never"
-    borrow = _dig(spec, CHOICES["borrow_within_cohort"][0]) or "Never"
+    reclaim = _dig(spec, POLICY_PATHS["reclaim_within_cohort"]) or "Never"
+    borrow = _dig(spec, POLICY_PATHS["borrow_within_cohort"]) or "Never"
     if reclaim == "Never" and borrow != "Never":
         yield Broken("borrow_needs_reclaim", ("value", "borrow_within_cohort"), {"policy": str(borrow)})
-    preference = _dig(spec, CHOICES["preference"][0])
+    preference = _dig(spec, POLICY_PATHS["preference"])
     searches = (
-        _dig(spec, CHOICES["when_can_borrow"][0]) or "MayStopSearch",
-        _dig(spec, CHOICES["when_can_preempt"][0]) or "TryNextFlavor",
+        _dig(spec, POLICY_PATHS["when_can_borrow"]) or "MayStopSearch",
+        _dig(spec, POLICY_PATHS["when_can_preempt"]) or "TryNextFlavor",
     )
     if preference and searches != ("TryNextFlavor", "TryNextFlavor"):
         yield Broken("preference_needs_search", ("value", "preference"), {"preference": str(preference)})

@@ -49,9 +49,10 @@ class _Team:
 
 def what_if_of(*, now: datetime, cluster: Cluster, edits: Sequence[Edit]) -> Json:
     nodes = [_completed(cluster, edit) for edit in edits if isinstance(edit, NodeEdit)]
-    found = _empty()
+    found, snapshot = _empty(), None
     if nodes:
         scene = load_scene(now=now, cluster=cluster)
+        snapshot = scene.snapshot
         try:
             found = what_if_json(try_changes(scene, nodes, team_ids=None))
         except ChangeError as error:
@@ -60,7 +61,7 @@ def what_if_of(*, now: datetime, cluster: Cluster, edits: Sequence[Edit]) -> Jso
             }
         except TooMuch as error:
             return {"too_much": error.count}
-    snapshot = load_snapshot(now=now, clusters=[cluster])
+    snapshot = snapshot or load_snapshot(now=now, clusters=[cluster])
     for edit in edits:
         if isinstance(edit, LocalQueueEdit) and edit.stop_policy != "None":
             _merge(found, _stopped(snapshot, cluster, edit))

@@ -36,9 +36,8 @@ from apps.observations.models import Source
 from apps.quotas.situation import Scene, load_scene
 from apps.quotas.what_if import Answer, TooMuch, allowed_names, try_changes
 from apps.quotas.what_if_apply import Names
-from apps.quotas.what_if_change import ChangeError, ChangeFault, parse_changes
+from apps.quotas.what_if_change import POLICY_PLACES, ChangeError, ChangeFault, parse_changes
 from apps.quotas.what_if_form import (
-    POLICY_PLACES,
     Json,
     Target,
     cell_rows,

@@ -53,10 +53,21 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "when_can_preempt": ("MayStopSearch", "TryNextFlavor"),
     "preference": ("", "BorrowingOverPreemption", "PreemptionOverBorrowing"),
 }
+POLICY_PLACES: Mapping[str, tuple[str, ...]] = {
+    "stop_policy": (),
+    "strategy": (),
+    "within_cluster_queue": ("preemption",),
+    "reclaim_within_cohort": ("preemption",),
+    "borrow_within_cohort": ("preemption",),
+    "when_can_borrow": ("fungibility",),
+    "when_can_preempt": ("fungibility",),
+    "preference": ("fungibility",),
+}
+"""Where in "set" a field of the policy stands."""
 
 __all__ = [
     "CHOICES",
-    "MOST_CHANGES",
+    "POLICY_PLACES",
     "Change",
     "ChangeError",
     "ChangeFault",
@@ -74,14 +85,7 @@ __all__ = [
 
 def parse_changes(data: Any) -> tuple[Change, ...]:
     """`data`: the value of "changes". Raises ChangeError with all faults."""
-    reader = ChangeReader()
-    items = reader.sequence(data, "changes", most=MOST_CHANGES)
-    if not items and not reader.faults:
-        reader.fault("changes", "nothing")
-    found = [reader.change(item, f"changes.{place}") for place, item in enumerate(items)]
-    if reader.faults:
-        raise ChangeError(reader.faults)
-    return tuple(change for change in found if change is not None)
+    return ChangeReader().read(data, "changes")
 
 
 class ChangeReader:
@@ -89,6 +93,16 @@ class ChangeReader:
 
     def __init__(self) -> None:
         self.faults: list[ChangeFault] = []
+
+    def read(self, data: Any, name: str) -> tuple[Any, ...]:
+        """All changes of the list that is called `name`. Raises ChangeError with all faults."""
+        items = self.sequence(data, name, most=MOST_CHANGES)
+        if not items and not self.faults:
+            self.fault(name, "nothing")
+        found = [self.change(item, f"{name}.{place}") for place, item in enumerate(items)]
+        if self.faults:
+            raise ChangeError(self.faults)
+        return tuple(found)
 
     def fault(self, where: str, code: FaultCode, part: str = "") -> None:
         self.faults.append(ChangeFault(where, code, part))

@@ -17,20 +17,10 @@ from apps.core.quantity import QuantityError, parse_quantity, plain
 from apps.quotas.engine.model import Queue, Situation
 from apps.quotas.sentences import is_bytes
 from apps.quotas.tree import QuotaNode
-from apps.quotas.what_if_change import CHOICES
+from apps.quotas.what_if_change import CHOICES, POLICY_PLACES
 
 Json = dict[str, Any]
 CELL_FIELDS = ("nominal", "borrowing_limit", "lending_limit")
-POLICY_PLACES: Mapping[str, tuple[str, ...]] = {
-    "stop_policy": (),
-    "strategy": (),
-    "within_cluster_queue": ("preemption",),
-    "reclaim_within_cohort": ("preemption",),
-    "borrow_within_cohort": ("preemption",),
-    "when_can_borrow": ("fungibility",),
-    "when_can_preempt": ("fungibility",),
-    "preference": ("fungibility",),
-}
 BINARY_UNITS = ("Pi", "Ti", "Gi", "Mi", "Ki")
 LONGEST_CHANGE = 6000
 """Characters of a change in an address."""

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from apps.quotas.what_if_form import CELL_FIELDS, POLICY_PLACES, CellRow, Json, Target, field_name
+from apps.quotas.what_if_change import POLICY_PLACES
+from apps.quotas.what_if_form import CELL_FIELDS, CellRow, Json, Target, field_name
 
 _UNSAID = ("changes", "set", "quotas", "pod_sets", "preemption", "fungibility", "remove", "requests")
 _OF_NODE = ("parent", "fair_weight", "max_priority_threshold", *POLICY_PLACES)

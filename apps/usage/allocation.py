@@ -19,6 +19,7 @@ from decimal import Decimal
 from enum import StrEnum
 from fractions import Fraction
 from itertools import pairwise
+from typing import TypeVar
 
 from apps.usage.spans import seconds_between
 
@@ -143,6 +144,7 @@ class Limit:
     units: Decimal | None
 
 
+Part = TypeVar("Part", Stretch, Owned)
 Group = tuple[int, str, str, str]
 """Nominal quota: (cluster, queue, flavor, resource); a node's cards: (cluster, "", node, resource)."""
 
@@ -226,22 +228,30 @@ def _seen(held: Sequence[Interval], gaps: Mapping[str, Sequence[Stretch]]) -> It
 
 
 def _judged(item: Interval, own: Sequence[Interval], gaps: Sequence[Stretch]) -> Iterator[Interval]:
+    for part, gap in _cut(item, gaps):
+        if gap is None:
+            yield part
+            continue
+        sure = min(part.quantity, _quantity_at(own, gap.start), _quantity_at(own, gap.end))
+        if sure:
+            yield replace(part, quantity=sure, seen=Seen.BRIDGED)
+        if part.quantity > sure:
+            yield replace(part, quantity=part.quantity - sure, seen=Seen.LEFT_OUT)
+
+
+def _cut(item: Interval, stretches: Sequence[Part]) -> Iterator[tuple[Interval, Part | None]]:
+    """The pieces of `item`, each with the stretch that it lies in. `stretches`: in order, apart from each other."""
     at = item.start
-    for gap in gaps:
-        low, high = max(gap.start, item.start), min(gap.end, item.end)
+    for stretch in stretches:
+        low, high = max(stretch.start, at), min(stretch.end, item.end)
         if low >= high:
             continue
         if at < low:
-            yield replace(item, start=at, end=low)
-        sure = min(item.quantity, _quantity_at(own, gap.start), _quantity_at(own, gap.end))
-        if sure:
-            yield replace(item, start=low, end=high, quantity=sure, seen=Seen.BRIDGED)
-        if item.quantity > sure:
-            rest = item.quantity - sure
-            yield replace(item, start=low, end=high, quantity=rest, seen=Seen.LEFT_OUT)
+            yield replace(item, start=at, end=low), None
+        yield replace(item, start=low, end=high), stretch
         at = high
     if at < item.end:
-        yield replace(item, start=at)
+        yield replace(item, start=at), None
 
 
 def _quantity_at(own: Sequence[Interval], at: datetime) -> Decimal:
@@ -304,17 +314,11 @@ def _laid(
 
 
 def _by_owner(item: Interval, owners: Sequence[Owned]) -> Iterator[Interval]:
-    at = item.start
-    for owned in owners:
-        low, high = max(owned.start, at), min(owned.end, item.end)
-        if low >= high:
-            continue
-        if at < low:
-            yield replace(item, start=at, end=low)
-        yield replace(item, start=low, end=high, team_id=owned.team_id, cost_centre=owned.cost_centre)
-        at = high
-    if at < item.end:
-        yield replace(item, start=at)
+    for part, owned in _cut(item, owners):
+        if owned is None:
+            yield part
+        else:
+            yield replace(part, team_id=owned.team_id, cost_centre=owned.cost_centre)
 
 
 def _unit(item: Interval, units: Mapping[tuple[Basis, int, str, str], Unit]) -> Unit:
