@@ -44,6 +44,22 @@ try:
     VOLCANO_CONFIGMAP = env.object_name(
         "PORTAL_VOLCANO_CONFIGMAP", "volcano-system/volcano-scheduler-configmap"
     )
+    # Changes of quotas: who may approve, as whom they are written, and who hears of them.
+    SELF_APPROVAL = env.flag("PORTAL_SELF_APPROVAL", False)
+    IMPERSONATE = env.flag("PORTAL_IMPERSONATE", False)
+    CHANGE_EXPIRY_DAYS = env.integer("PORTAL_CHANGE_EXPIRY_DAYS", 30, low=1, high=3650)
+    PUBLIC_URL = env.url("PORTAL_PUBLIC_URL", "", {"https", "http"}).rstrip("/")
+    WEBHOOK_URL = env.url("PORTAL_WEBHOOK_URL", "", {"https", "http"})
+    WEBHOOK_SECRET = env.secret("PORTAL_WEBHOOK_SECRET", shortest=16)
+    EMAIL_FROM = env.text("PORTAL_EMAIL_FROM")
+    SMTP_URL = env.url("PORTAL_SMTP_URL", "", {"smtp", "smtp+tls", "smtp+ssl"})
+    if WEBHOOK_URL and not WEBHOOK_SECRET:
+        raise BadSetting(
+            "PORTAL_WEBHOOK_SECRET: not set; messages to PORTAL_WEBHOOK_URL are signed with it: give at least "
+            "16 characters"
+        )
+    if bool(SMTP_URL) != bool(EMAIL_FROM):
+        raise BadSetting("PORTAL_SMTP_URL and PORTAL_EMAIL_FROM: give both, or neither")
     if not DATABASE_URL:
         raise BadSetting(
             "DATABASE_URL: not set; ./portal sets it for the embedded server, otherwise give "
@@ -96,6 +112,7 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.auth.middleware.LoginRequiredMiddleware",
+    "apps.changes.middleware.ActingMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
 ]
@@ -192,6 +209,12 @@ SECURE_REDIRECT_EXEMPT = [r"^healthz/"]
 SECURE_HSTS_SECONDS = 31_536_000 if BEHIND_TLS else 0
 if BEHIND_TLS:
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+
+EMAIL_ENABLED = bool(SMTP_URL)
+if EMAIL_ENABLED:
+    globals().update(environ.Env.email_url_config(SMTP_URL))
+    DEFAULT_FROM_EMAIL = SERVER_EMAIL = EMAIL_FROM
+    EMAIL_TIMEOUT = CONNECT_TIMEOUT_SECONDS
 
 CACHES = {"default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": REDIS_URL}}
 

@@ -100,6 +100,15 @@ class ChangeRequest(models.Model):
         ]
 
 
+def objects_of(request: ChangeRequest) -> list[str]:
+    """What it edits, each once: "ClusterQueue/NAME", "LocalQueue/NAMESPACE/NAME"."""
+    names = (
+        "/".join(str(edit[part]) for part in ("kind", "namespace", "name") if edit.get(part))
+        for edit in request.edits
+    )
+    return list(dict.fromkeys(names))
+
+
 class ChangeStep(models.Model):
     """One write to one object. `method`: "patch" (`body` is a JSON patch of spec fields; the precondition is added when
     it is sent) or "command" (`body` is Volcano's Command). `before`/`after`: the spec as the approver saw it and as it

@@ -1,0 +1,76 @@
+"""Reading change requests: whose are shown to whom, what waits for a decision, what is in force, what needs the worker.
+Input: the reader or the clock; output: query sets and rows, in a constant number of queries.
+
+Invariants: what somebody may not read does not exist for them."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from django.conf import settings
+from django.contrib.auth.models import AnonymousUser
+from django.db.models import Exists, OuterRef, Q, QuerySet
+
+from apps.accounts.models import User
+from apps.changes.models import AuditEntry, ChangeEffect, ChangeRequest, State
+from apps.changes.permissions import visible_requests
+from apps.changes.requests import SUBJECT, Origin
+
+__all__ = ["in_force", "inbox", "inbox_count", "pending_work", "request_for", "timeline", "visible_requests"]
+
+EFFECTS = {"15m": timedelta(minutes=15), "1d": timedelta(days=1)}
+"""When after it was applied the effect of a change is noted; `ChangeEffect.moment`."""
+EFFECT_GRACE = timedelta(hours=6)
+"""How late an effect may be noted and still count as of that moment."""
+
+
+def request_for(user: User | AnonymousUser, request_id: int) -> ChangeRequest | None:
+    """The request, or None where there is none that `user` may read."""
+    return visible_requests(user).select_related("reverts", "replaces").filter(pk=request_id).first()
+
+
+def inbox(user: User | AnonymousUser) -> QuerySet[ChangeRequest]:
+    """What waits for a decision that `user` may take."""
+    if not isinstance(user, User) or not user.is_platform_admin:
+        return ChangeRequest.objects.none()
+    found = visible_requests(user).filter(state=State.AWAITING)
+    return found if settings.SELF_APPROVAL else found.exclude(created_by=user)
+
+
+def inbox_count(user: User | AnonymousUser) -> int:
+    return inbox(user).count()
+
+
+def in_force(user: User | AnonymousUser, now: datetime) -> QuerySet[ChangeRequest]:
+    """The calendar: what holds for a time that has not ended, and what is approved to start later; the next to change
+    first."""
+    held = Q(state__in=(State.APPLIED, State.OBSERVED), ends_at__gt=now)
+    coming = Q(state=State.APPROVED, starts_at__gt=now)
+    return visible_requests(user).filter(held | coming).order_by("ends_at", "starts_at", "pk")
+
+
+def timeline(request: ChangeRequest) -> list[AuditEntry]:
+    """What was done to it, the first deed first."""
+    entries = AuditEntry.objects.filter(subject_kind=SUBJECT, subject_id=str(request.pk))
+    return list(entries.order_by("sequence"))
+
+
+def pending_work(now: datetime) -> list[int]:
+    """The requests that need the worker now, the longest waiting first."""
+    open_states = (State.DRAFT, State.CHECKED, State.AWAITING)
+    checks = Q(check_wanted_at__isnull=False, state__in=open_states)
+    begun = Q(starts_at=None) | Q(starts_at__lte=now)
+    writes = (Q(state=State.APPROVED) & begun) | Q(state__in=(State.APPLYING, State.APPLIED))
+    ends = Q(origin=Origin.END, state__in=open_states, starts_at__lte=now)
+    found = ChangeRequest.objects.filter(checks | writes | ends | _effects_due(now))
+    return list(found.order_by("created_at", "pk").values_list("pk", flat=True))
+
+
+def _effects_due(now: datetime) -> Q:
+    """Applied so long ago that an effect can be seen, and not noted yet."""
+    due = Q()
+    for moment, after in EFFECTS.items():
+        noted = ChangeEffect.objects.filter(request=OuterRef("pk"), moment=moment)
+        since, until = now - after - EFFECT_GRACE, now - after
+        due |= Q(applied_at__gt=since, applied_at__lte=until) & ~Q(Exists(noted))
+    return due

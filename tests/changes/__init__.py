@@ -1,0 +1,1 @@
+"""Change requests from asked for to observed, over real rows."""
