@@ -7,8 +7,10 @@ left-over minor units to the largest remainders (ties: earlier part first).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from decimal import ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal, localcontext
+from decimal import ROUND_HALF_EVEN, Context, Decimal
+from fractions import Fraction
 
 # Wide enough that no product of unit-seconds and a price is ever rounded on the way.
 EXACT = Context(prec=80, rounding=ROUND_HALF_EVEN)
@@ -51,15 +53,14 @@ def round_money(amount: Decimal, currency: str) -> Decimal:
     return amount.quantize(minor_unit(currency), rounding=ROUND_HALF_EVEN, context=EXACT)
 
 
-def round_parts(amounts: Sequence[Decimal], currency: str) -> list[Decimal]:
-    """Each amount in whole minor units, at most one unit from its exact value, so that the parts add up to
-    `round_money(sum(amounts))`."""
-    unit = minor_unit(currency)
-    with localcontext(EXACT):
-        floors = [amount.quantize(unit, rounding=ROUND_FLOOR) for amount in amounts]
-        total = round_money(sum(amounts, Decimal(0)), currency)
-        left = int((total - sum(floors, Decimal(0))) / unit)
-        by_remainder = sorted(range(len(amounts)), key=lambda i: (floors[i] - amounts[i], i))
-        for index in by_remainder[:left]:
-            floors[index] += unit
-    return floors
+def round_parts(amounts: Sequence[Decimal | Fraction], currency: str) -> list[Decimal]:
+    """Each amount in whole minor units, at most one unit from its exact value, so that the parts add up to the exact
+    sum, rounded half to even."""
+    digits = minor_digits(currency)
+    scaled = [Fraction(amount) * 10**digits for amount in amounts]
+    units = [math.floor(amount) for amount in scaled]
+    left = round(sum(scaled, Fraction(0))) - sum(units)
+    by_remainder = sorted(range(len(scaled)), key=lambda place: (units[place] - scaled[place], place))
+    for place in by_remainder[:left]:
+        units[place] += 1
+    return [Decimal(count).scaleb(-digits) for count in units]
