@@ -12,6 +12,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from apps.changes.checks_model import Finding, Param
+from apps.changes.masking import OTHERS
 from apps.changes.patching import FieldChange
 from apps.changes.planning import PlannedStep
 from apps.changes.specs import GROUPS, amount, unescaped
@@ -139,6 +140,9 @@ _WARNINGS: Words = {
     "below_use": gettext_lazy(
         "%(queue)s holds %(held)s %(flavor)s %(resource)s and would have %(nominal)s: %(beyond)s beyond it."
     ),
+    "below_use_others": gettext_lazy(
+        "Queues of other teams would hold %(over)s %(flavor)s %(resource)s more than they could get."
+    ),
     "below_use_volcano": gettext_lazy(
         "%(queue)s holds %(held)s %(resource)s, %(beyond)s more than the new %(part)s %(nominal)s."
     ),
@@ -152,7 +156,14 @@ _THEN: Words = {
 }
 _AMOUNTS = ("held", "nominal", "beyond", "ceiling", "over", "sum", "before", "allocatable", "most")
 _SUMMED = frozenset(
-    {"below_use", "flavor_in_use", "above_allocatable", "below_children", "children_above_parent"}
+    {
+        "below_use",
+        "below_use_others",
+        "flavor_in_use",
+        "above_allocatable",
+        "below_children",
+        "children_above_parent",
+    }
 )
 REFUSAL_CODES = frozenset(_REFUSALS)
 WARNING_CODES = frozenset(_WARNINGS)
@@ -194,7 +205,9 @@ def _team_text(params: Mapping[str, Param], team_name: TeamName) -> str:
     parts = [
         _("%(team)s %(amount)s")
         % {
-            "team": team_name(int(line["team"]) if line["team"] else None),
+            "team": _("other teams")
+            if line["team"] == OTHERS
+            else team_name(int(line["team"]) if line["team"] else None),
             "amount": _amount(resource, line["held"]),
         }
         for line in (teams if isinstance(teams, list) else [])
