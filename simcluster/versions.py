@@ -1,8 +1,11 @@
-"""Objects as the older versions of their group say them. Input: an encoded item; output: an encoded item.
+"""Objects as the older versions of their group say them, and back. Input: an object; output: the same object.
 
-Kueue's v1beta2 and v1beta1 differ by names: cohort/cohortName, parent/parentName, admissionChecks, fungibility words, a LocalQueue's
-flavorUsage, a Workload's priorityClassName and a typo in accumulatedPastExexcutionTimeSeconds.
+Kueue's v1beta2 and v1beta1 differ by names: cohort/cohortName, parent/parentName, admissionChecks, fungibility words,
+a LocalQueue's flavorUsage, a Workload's priorityClassName and a typo in accumulatedPastExexcutionTimeSeconds.
 DRA's v1beta1 has a device's fields under `basic` and a request's at its top.
+
+Invariant: what is said in an older version and read back is what it was: what the older version has no word for is
+kept from the stored object as long as the word that stands for it is the same.
 """
 
 from __future__ import annotations
@@ -85,3 +88,89 @@ def in_version(kind: Kind, version: str, raw: bytes) -> bytes:
     if change and version == "v1beta1":
         change(obj)
     return msgspec.json.encode(obj)
+
+
+# ---- and back -----------------------------------------------------------------------------------------------------
+def _renamed(part: dict[str, Any], old: str, new: str) -> None:
+    """A name that the older version does not know is dropped, as its schema drops it."""
+    part.pop(new, None)
+    if old in part:
+        part[new] = part.pop(old)
+
+
+def _cluster_queue_back(obj: dict[str, Any], stored: dict[str, Any]) -> None:
+    spec, kept = obj.get("spec", {}), stored.get("spec", {})
+    _renamed(spec, "cohort", "cohortName")
+    strategy = kept.get("admissionChecksStrategy")
+    known = {check["name"]: check for check in (strategy or {}).get("admissionChecks", ())}
+    spec.pop("admissionChecksStrategy", None)
+    names = spec.pop("admissionChecks", None)
+    if names == list(known) and strategy is not None:
+        spec["admissionChecksStrategy"] = strategy
+    elif names:
+        checks = [known.get(name, {"name": name}) for name in names]
+        spec["admissionChecksStrategy"] = {"admissionChecks": checks}
+    elif strategy == {}:
+        spec["admissionChecksStrategy"] = strategy
+    fungibility = spec.get("flavorFungibility") or {}
+    for field in ("whenCanBorrow", "whenCanPreempt"):
+        if fungibility.get(field) in ("Borrow", "Preempt"):
+            fungibility[field] = "MayStopSearch"
+
+
+def _cohort_back(obj: dict[str, Any], _stored: dict[str, Any]) -> None:
+    _renamed(obj.get("spec", {}), "parent", "parentName")
+
+
+def _local_queue_back(obj: dict[str, Any], _stored: dict[str, Any]) -> None:
+    _renamed(obj.get("status", {}), "flavorUsage", "flavorsUsage")
+
+
+_PRIORITY_KINDS = {"workloadpriorityclass": "WorkloadPriorityClass", "priorityclass": "PriorityClass"}
+
+
+def _workload_back(obj: dict[str, Any], _stored: dict[str, Any]) -> None:
+    spec = obj.get("spec", {})
+    spec.pop("priorityClassRef", None)
+    name, source = spec.pop("priorityClassName", None), spec.pop("priorityClassSource", "")
+    if name:
+        group, _, kind = source.rpartition("/")
+        spec["priorityClassRef"] = {"group": group, "kind": _PRIORITY_KINDS.get(kind, kind), "name": name}
+    old, new = "accumulatedPastExexcutionTimeSeconds", "accumulatedPastExecutionTimeSeconds"
+    _renamed(obj.get("status", {}), old, new)
+
+
+def _resource_slice_back(obj: dict[str, Any], _stored: dict[str, Any]) -> None:
+    devices = obj.get("spec", {}).get("devices", ())
+    for index, device in enumerate(devices):
+        devices[index] = {"name": device["name"], **device.get("basic", {})}
+
+
+def _resource_claim_back(obj: dict[str, Any], _stored: dict[str, Any]) -> None:
+    requests = obj.get("spec", {}).get("devices", {}).get("requests", ())
+    for index, request in enumerate(requests):
+        outside = {name: request[name] for name in ("name", "firstAvailable") if name in request}
+        inside = {name: value for name, value in request.items() if name not in outside}
+        requests[index] = {**outside, "exactly": inside} if inside else outside
+
+
+_BACK: dict[str, Callable[[dict[str, Any], dict[str, Any]], None]] = {
+    "ClusterQueue": _cluster_queue_back,
+    "Cohort": _cohort_back,
+    "LocalQueue": _local_queue_back,
+    "Workload": _workload_back,
+    "ResourceSlice": _resource_slice_back,
+    "ResourceClaim": _resource_claim_back,
+}
+
+
+def from_version(kind: Kind, version: str, obj: dict[str, Any], stored: dict[str, Any]) -> dict[str, Any]:
+    """The object that one of its versions says, in the version it is stored in. `stored`: what is stored before."""
+    if version == kind.versions[0]:
+        return obj
+    result: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(obj))
+    result["apiVersion"] = kind.api_version()
+    change = _BACK.get(kind.name)
+    if change and version == "v1beta1":
+        change(result, stored)
+    return result

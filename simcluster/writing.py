@@ -1,7 +1,8 @@
 """Writes through the Kubernetes API: patches of what is there, and the creation of Volcano's Commands.
 
 Input: a Request with its Target, after authorisation; output: its answer. Invariants: what is refused or asked for as a
-dry run changes nothing; what a write has as its effect is the simulation's matter (`Cluster.on_write`).
+dry run changes nothing; a patch is laid on the object as the version in its path says it; what a write has as its
+effect is the simulation's matter (`Cluster.on_write`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from simcluster import patches, statuses, validation, validation_command
 from simcluster.kinds import KINDS
 from simcluster.statuses import Refused
 from simcluster.timestamps import stamp
-from simcluster.versions import in_version
+from simcluster.versions import from_version, in_version
 
 if TYPE_CHECKING:
     from simcluster.faults import Effect
@@ -67,7 +68,8 @@ def _patch(request: Request, target: Target, effect: Effect) -> None:
         before = store.get(kind, target.key)
         if before is None:
             raise statuses.not_found(kind, target.name)
-        after = _patched(request, before, patch)
+        present = msgspec.json.decode(in_version(kind, target.version, msgspec.json.encode(before)))
+        after = from_version(kind, target.version, _patched(request, present, patch), before)
         queues = store.objects(KINDS["VolcanoQueue"]) if kind.name == "VolcanoQueue" else ()
         specs = {queue["metadata"]["name"]: queue.get("spec", {}) for queue in queues}
         validation.check(kind, before, after, queues=specs)
