@@ -22,13 +22,13 @@ from apps.fleet.filters import TeamScopeForm
 from apps.fleet.models import Cluster
 from apps.fleet.selectors import UNBOUND
 
-OPEN = "open"
+OPEN, CLOSED = "open", "closed"
 KINDS = ("ClusterQueue", "Cohort", "LocalQueue", "VolcanoQueue")
-STATES = [("", _("all")), (OPEN, _("not closed")), *State.choices]
+STATES = [("", _("all")), (OPEN, _("not closed")), (CLOSED, _("closed")), *State.choices]
 
 
 class ChangeFilterForm(TeamScopeForm):
-    """`team` "-" is the platform itself. `state` "open": not closed. `kind`, `namespace`, `name`: of an object that is
+    """`team` "-" is the platform itself. `state` "open", "closed": all such states. `kind`, `namespace`, `name`: of an object that is
     edited. `from`, `to` (exclusive): when it was asked for. `mine`: asked for by the reader; `inbox`: waits for the
     reader's decision."""
 
@@ -80,9 +80,11 @@ class ChangeFilterForm(TeamScopeForm):
         found = Q(**{column: chosen[name] for name, column in columns.items() if chosen[name]})
         if chosen["team"]:
             found &= Q(team=None) if chosen["team"] == UNBOUND else Q(team__slug=chosen["team"])
-        if chosen["state"]:
-            is_open = ~Q(state__in=list(FINAL_STATES))
-            found &= is_open if chosen["state"] == OPEN else Q(state=chosen["state"])
+        if chosen["state"] in (OPEN, CLOSED):
+            final = Q(state__in=list(FINAL_STATES))
+            found &= final if chosen["state"] == CLOSED else ~final
+        elif chosen["state"]:
+            found &= Q(state=chosen["state"])
         if edit := {part: chosen[part] for part in ("kind", "namespace", "name") if chosen[part]}:
             found &= Q(edits__contains=[edit])
         return found

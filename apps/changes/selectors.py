@@ -16,7 +16,16 @@ from apps.changes.models import AuditEntry, ChangeEffect, ChangeRequest, State
 from apps.changes.permissions import visible_requests
 from apps.changes.requests import SUBJECT, Origin
 
-__all__ = ["in_force", "inbox", "inbox_count", "pending_work", "request_for", "timeline", "visible_requests"]
+__all__ = [
+    "awaits",
+    "in_force",
+    "inbox",
+    "inbox_count",
+    "pending_work",
+    "request_for",
+    "timeline",
+    "visible_requests",
+]
 
 EFFECTS = {"15m": timedelta(minutes=15), "1d": timedelta(days=1)}
 """When after it was applied the effect of a change is noted; `ChangeEffect.moment`."""
@@ -29,12 +38,17 @@ def request_for(user: User | AnonymousUser, request_id: int) -> ChangeRequest | 
     return visible_requests(user).select_related("reverts", "replaces").filter(pk=request_id).first()
 
 
+def awaits(user: User | AnonymousUser) -> Q:
+    """The condition that a request waits for a decision which `user` may take."""
+    if not isinstance(user, User) or not user.is_platform_admin:
+        return Q(pk__in=())
+    found = Q(state=State.AWAITING)
+    return found if settings.SELF_APPROVAL else found & ~Q(created_by=user)
+
+
 def inbox(user: User | AnonymousUser) -> QuerySet[ChangeRequest]:
     """What waits for a decision that `user` may take."""
-    if not isinstance(user, User) or not user.is_platform_admin:
-        return ChangeRequest.objects.none()
-    found = visible_requests(user).filter(state=State.AWAITING)
-    return found if settings.SELF_APPROVAL else found.exclude(created_by=user)
+    return visible_requests(user).filter(awaits(user))
 
 
 def inbox_count(user: User | AnonymousUser) -> int:
