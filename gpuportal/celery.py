@@ -31,6 +31,7 @@ def collect_limits(interval: int) -> tuple[int, int]:
 
 
 INTERVAL = settings.COLLECT_INTERVAL_SECONDS
+CHANGES_INTERVAL = 5
 SOFT, HARD = collect_limits(INTERVAL)
 
 
@@ -75,6 +76,8 @@ app.conf.update(
         "worker.tasks.note_findings": {"queue": "rollup"},
         "worker.tasks.dispatch_quotas": {"queue": "rollup"},
         "worker.tasks.note_quotas": {"queue": "rollup"},
+        "worker.tasks.dispatch_changes": {"queue": "edits"},
+        "worker.tasks.change": {"queue": "edits"},
     },
     task_serializer="json",
     accept_content=["json"],
@@ -110,6 +113,11 @@ app.conf.update(
             "task": "worker.tasks.dispatch_quotas",
             "schedule": crontab(),
             "options": {"expires": 55},
+        },
+        "changes": {
+            "task": "worker.tasks.dispatch_changes",
+            "schedule": CHANGES_INTERVAL,
+            "options": {"expires": CHANGES_INTERVAL - 1},
         },
         "upkeep": {
             "task": "worker.tasks.upkeep",

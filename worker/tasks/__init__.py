@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from .changes import change, dispatch_changes
 from .collecting import collect, dispatch
 from .findings import note
 from .quotas import dispatch_quotas, note_quotas
 from .upkeep import dispatch_rollups, rollup, rollup_waiting, upkeep
 
 __all__ = [
+    "change",
     "collect",
     "dispatch",
+    "dispatch_changes",
     "dispatch_quotas",
     "dispatch_rollups",
     "note",
