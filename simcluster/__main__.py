@@ -14,10 +14,11 @@ import time
 from pathlib import Path
 
 from simcluster import recorded
+from simcluster.access import Tokens
 from simcluster.bulk import Bulk, fill_bulk
 from simcluster.driver import Driver
 from simcluster.scenario import FOLDER, ScenarioError, load
-from simcluster.server import Cluster, Server, Tokens
+from simcluster.server import Cluster, Server
 from simcluster.state import StateError, kubeconfig, load_state, write_file
 from simcluster.store import Store
 from simcluster.telemetry import Telemetry
@@ -56,6 +57,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     serve.add_argument(
         "--kueue-versions", default="v1beta2,v1beta1", help="served versions of Kueue's API, preferred first"
+    )
+    serve.add_argument(
+        "--editor",
+        action="append",
+        default=[],
+        metavar="USER",
+        help="who may change things when a request is made in their name (Impersonate-User)",
     )
     return parser
 
@@ -96,7 +104,7 @@ def _serve(options: argparse.Namespace) -> int:
     stop = _stop_on_signals()
     now = time.time()
     state = load_state(options.state, seed=options.seed, days=options.days, now=now)
-    tokens = Tokens(state.admin_token, state.viewer_token)
+    tokens = Tokens(state.admin_token, state.viewer_token, editors=frozenset(options.editor))
     driver: Driver | None = None
     if options.recordings is not None or options.bulk is not None:
         cluster = _static_cluster(options, tokens, now)

@@ -13,11 +13,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from simcluster.access import Tokens
 from simcluster.engine.simulation import Simulation
 from simcluster.faults import Faults
 from simcluster.kinds import KINDS, Kind
 from simcluster.scenario import Scenario
-from simcluster.server import Cluster, Tokens
+from simcluster.server import Cluster
 from simcluster.state import Entry, append_journal, read_journal
 from simcluster.store import Store, version_at
 from simcluster.telemetry import Telemetry

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from simcluster import kinds, statuses, visibility, writing
+from simcluster import access, kinds, statuses, visibility, writing
 from simcluster.faults import Effect, spoiled
 from simcluster.kinds import (
     ABSENT_GROUPS,
@@ -69,7 +69,7 @@ def handle(request: Request) -> None:
     if path in ("/version", "/"):
         request.answer_json(VERSION if path == "/version" else {"paths": _PATHS})
         return
-    user = _user(request)
+    actor = access.actor_of(request)
     if discovered := _discovery(request.cluster, path):
         effect = request.cluster.faults.effect("discovery", "get")
         _before(request, effect)
@@ -81,7 +81,8 @@ def handle(request: Request) -> None:
     target = _target(request.cluster, path)
     watching = request.query.get("watch", "").lower() in ("1", "true")
     verb = _VERBS.get(request.method) or ("watch" if watching else "get" if target.name else "list")
-    _authorise(request, user, verb, target)
+    access.note_answer(request, actor, verb, target)
+    access.authorise(request, actor, verb, target)
     effect = request.cluster.faults.effect(target.kind.name, verb)
     _before(request, effect)
     if request.method == "GET":
@@ -91,25 +92,7 @@ def handle(request: Request) -> None:
         writing.write(request, target, effect)
 
 
-# ---- who, what ------------------------------------------------------------------------------------------------
-def _user(request: Request) -> str:
-    tokens = request.cluster.tokens
-    given = request.headers.get("Authorization", "").removeprefix("Bearer ")
-    if given == tokens.admin:
-        return "portal-admin"
-    if given == tokens.viewer:
-        return "portal-viewer"
-    raise statuses.unauthorized()
-
-
-def _authorise(request: Request, user: str, verb: str, target: Target) -> None:
-    if user != "portal-viewer":
-        return
-    kind = target.kind
-    if verb not in ("get", "list", "watch") or kind.name in request.cluster.tokens.viewer_denied:
-        raise statuses.forbidden(user, verb, kind, target.name, target.namespace)
-
-
+# ---- what ------------------------------------------------------------------------------------------------------
 def _before(request: Request, effect: Effect) -> None:
     """Delays and refusals that a fault asks for."""
     if effect.delay:

@@ -21,21 +21,13 @@ from urllib.parse import parse_qsl, urlsplit
 import msgspec
 
 from simcluster import kubeapi, promapi, simapi, statuses
+from simcluster.access import AuditLog, Tokens
 from simcluster.faults import Effect, Faults
 from simcluster.kinds import versions_of
 from simcluster.store import Store
 from simcluster.telemetry import Telemetry
 
 _PHRASES = {200: "OK", 201: "Created", 307: "Temporary Redirect", 429: "Too Many Requests"}
-
-
-@dataclass(slots=True)
-class Tokens:
-    """Who may ask: bearer tokens. The viewer may read, but not the kinds in `viewer_denied`."""
-
-    admin: str
-    viewer: str
-    viewer_denied: frozenset[str] = frozenset(("Event", "AdmissionCheck"))
 
 
 @dataclass(slots=True)
@@ -48,6 +40,7 @@ class Cluster:
     telemetry: Telemetry
     tokens: Tokens
     faults: Faults = field(default_factory=Faults)
+    audit: AuditLog = field(default_factory=AuditLog)
     absent: frozenset[str] = frozenset()
     kueue_versions: tuple[str, ...] = ("v1beta2", "v1beta1")
     device_versions: tuple[str, ...] = versions_of("resource.k8s.io")
@@ -69,6 +62,7 @@ class Request:
     def __init__(self, handler: _Handler, cluster: Cluster) -> None:
         parts = urlsplit(handler.path)
         self.method = handler.command
+        self.uri = handler.path
         self.path = parts.path
         self.query = dict(parse_qsl(parts.query, keep_blank_values=True))
         self.pairs = parse_qsl(parts.query, keep_blank_values=True)
@@ -76,6 +70,8 @@ class Request:
         self.cluster = cluster
         self._handler = handler
         self._body: bytes | None = None
+        self.on_answer: Callable[[int], None] | None = None
+        """Told the HTTP status before the answer leaves."""
 
     @property
     def body(self) -> bytes:
@@ -98,6 +94,8 @@ class Request:
         effect: Effect | None = None,
         headers: dict[str, str] | None = None,
     ) -> None:
+        if self.on_answer is not None:
+            self.on_answer(code)
         self._handler.answer(code, body, content_type, effect, headers or {})
 
     def answer_json(self, body: Any, *, code: int = 200, effect: Effect | None = None) -> None:
@@ -160,9 +158,7 @@ class _Handler(BaseHTTPRequestHandler):
         except Exception as error:  # noqa: BLE001 - a simulated server stays up and says what went wrong
             self.close_connection = True
             sys.stderr.write(f"simcluster: {request.method} {self.path}: {error!r}\n")
-            self.answer(
-                500, msgspec.json.encode(statuses.status(500, repr(error))), "application/json", None, {}
-            )
+            request.answer_json(statuses.status(500, repr(error)), code=500)
         if self.command in ("POST", "PATCH", "PUT", "DELETE") and not self.close_connection:
             _ = request.body  # what is left of the body must not be read as the next request
 

@@ -1,4 +1,4 @@
-"""The simulation's own side: /_sim/ready, /_sim/history, /_sim/faults, /_sim/about, /_sim/mutate.
+"""The simulation's own side: /_sim/ready, /_sim/history, /_sim/faults, /_sim/about, /_sim/mutate, /_sim/audit.
 
 `history` is what a watcher of every kind would have seen since the epoch, one line per change in time order:
 {"at": RFC 3339, "kind": …, "version": …, "event": {"type": …, "object": …}}. Events that expired are not deleted in
@@ -31,6 +31,7 @@ def handle(request: Request) -> None:
         "/_sim/faults": _faults,
         "/_sim/about": _about,
         "/_sim/mutate": _mutate,
+        "/_sim/audit": _audit,
     }.get(request.path)
     if route is None:
         raise statuses.no_such_path()
@@ -52,6 +53,12 @@ def _about(request: Request) -> None:
         **cluster.about,
     }
     request.answer_json(body)
+
+
+def _audit(request: Request) -> None:
+    """Who asked for which change, oldest first: an EventList as an API server's audit log holds it."""
+    items = request.cluster.audit.events()
+    request.answer_json({"kind": "EventList", "apiVersion": "audit.k8s.io/v1", "items": items})
 
 
 def _mutate(request: Request) -> None:

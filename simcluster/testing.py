@@ -19,12 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from simcluster import recorded
+from simcluster.access import AuditLog, Tokens
 from simcluster.bulk import Bulk, fill_bulk, mutate
 from simcluster.driver import Driver
 from simcluster.faults import Faults
 from simcluster.kinds import KINDS, Kind
 from simcluster.scenario import FOLDER, load
-from simcluster.server import Cluster, Server, Tokens
+from simcluster.server import Cluster, Server
 from simcluster.state import kubeconfig, write_file
 from simcluster.store import Store
 from simcluster.telemetry import Telemetry
@@ -95,6 +96,10 @@ class Running:
         return self.cluster.faults
 
     @property
+    def audit(self) -> AuditLog:
+        return self.cluster.audit
+
+    @property
     def telemetry(self) -> Telemetry:
         return self.cluster.telemetry
 
@@ -111,15 +116,17 @@ def running(
     absent: Sequence[str] = (),
     kueue_versions: Sequence[str] = ("v1beta2", "v1beta1"),
     device_versions: Sequence[str] = (),
+    editors: Sequence[str] = (),
     clock: Callable[[], float] = time.time,
     folder: Path | None = None,
     live: bool = False,
 ) -> Iterator[Running]:
     """Serve one of the four worlds until the block ends. `live`: a scenario goes on in real time; otherwise it
-    stands still at the present and moves by `sim.driver.step()`. `device_versions`: of DRA, all where none is named."""
+    stands still at the present and moves by `sim.driver.step()`. `device_versions`: of DRA, all where none is named.
+    `editors`: in whose names the administrator's token may change things, besides its own."""
     with tempfile.TemporaryDirectory(prefix="simcluster-") as temporary:
         home = folder or Path(temporary)
-        tokens, gone = Tokens(ADMIN, VIEWER), frozenset(absent)
+        tokens, gone = Tokens(ADMIN, VIEWER, editors=frozenset(editors)), frozenset(absent)
         driver: Driver | None = None
         if scenario:
             driver = Driver(

@@ -110,6 +110,22 @@ def test_bulk_objects_that_can_be_changed(tmp_path: Path) -> None:
             assert json.loads(answer.read()) == {"changed": 3}
 
 
+def test_who_may_be_named_in_a_request(tmp_path: Path) -> None:
+    options = ("--bulk", "1,1,1", "--editor", "zhang", "--editor", "li")
+    with served("--port", "0", "--state", tmp_path, *options) as url:
+        api = config.new_client_from_config(str(tmp_path / "kubeconfig.yaml"))
+        for name, status in (("zhang", None), ("li", None), ("wang", 403)):
+            api.set_default_header("Impersonate-User", name)
+            try:
+                client.CoreV1Api(api).list_node()
+                answered = None
+            except client.ApiException as error:
+                answered = error.status
+            assert (name, answered) == (name, status)
+        with urllib.request.urlopen(f"{url}/_sim/audit", timeout=5) as answer:
+            assert json.loads(answer.read())["items"] == []
+
+
 def test_a_taken_port_is_one_line(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -134,6 +134,18 @@ def test_an_answer_that_is_cut_leaves_open_what_was_written_and_here_it_was(
     assert nominal_in(writer.read(PATH)) == "12"
 
 
+def test_a_write_in_somebodys_name_is_judged_and_logged_as_theirs() -> None:
+    with running(recordings=RECORDED, editors=("zhang",)) as sim:
+        client = KubeClient(str(sim.kubeconfig), "demo", 1.0, 2.0)
+        assert nominal_in(patched(KubeWriter(client, "zhang"), "12")) == "12"
+        error = fails(lambda: patched(KubeWriter(client, "wang"), "13"))
+        assert (error.kind, error.status, error.is_verdict) == ("forbidden", 403, True)
+        assert 'User "wang" cannot patch resource "clusterqueues"' in error.message
+        assert nominal_in(patched(KubeWriter(client), "14")) == "14"
+        named = [event.get("impersonatedUser", {}).get("username") for event in sim.audit.events()]
+    assert named == ["zhang", "wang", None]
+
+
 # ------------------------------------------------------------------ what is sent
 def test_what_is_sent_names_the_version_the_manager_and_for_whom(tmp_path: Path) -> None:
     bodies: list[Any] = []
