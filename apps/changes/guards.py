@@ -2,25 +2,27 @@
 output: None, or the code of what is in the way.
 
 Codes: "unchecked" (there is no check of what is asked now), "refused" (the check found what cannot be), "early" and
-"late" (before its start, after its end), "steps" (not all was written; or something was), "reason" (it wants one),
-"empty" (the plan writes nothing)."""
+"late" (before its start, after its end), "steps" (not all was written; or something was), "empty" (the plan writes
+nothing)."""
 
 from __future__ import annotations
 
 from datetime import datetime
 
 from apps.changes.checks_model import report_from_json
-from apps.changes.errors import NotPossible
+from apps.changes.errors import BadRequest, Fault, NotPossible
 from apps.changes.models import ChangeRequest
 
 Origin = ChangeRequest.Origin
 
 
 def check(name: str, request: ChangeRequest, *, now: datetime, reason: str | None) -> None:
-    """Raises NotPossible. `reason` None: none is wanted."""
-    code = "reason" if reason == "" else refused(name, request, now=now)
+    """Raises NotPossible, and BadRequest where a reason is wanted and missing. `reason` None: none is wanted."""
+    code = refused(name, request, now=now)
     if code is not None:
         raise NotPossible(name, request.state, code)
+    if reason == "":
+        raise BadRequest([Fault("reason", "required")])
 
 
 def refused(name: str, request: ChangeRequest, *, now: datetime) -> str | None:

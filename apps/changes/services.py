@@ -16,18 +16,20 @@ from django.db import transaction
 from django.db.models import Q
 
 from apps.accounts.models import User
-from apps.changes import requests
+from apps.changes import audit, requests
 from apps.changes.editable import Editable
-from apps.changes.edits import ChangeError, key_of, parse_edits
+from apps.changes.edits import ChangeError, Edit, NodeEdit, key_of, parse_edits
 from apps.changes.errors import BadRequest, Fault, NotAllowed, NotPossible, NotVisible
 from apps.changes.form import Place
 from apps.changes.models import ChangeRequest, State
-from apps.changes.permissions import may_ask_for, visible_requests
+from apps.changes.permissions import may_ask_for, standings, visible_requests
 from apps.changes.requests import Origin, Wanted
-from apps.changes.transitions import OPEN, perform
+from apps.changes.transitions import OPEN, Deed, perform, possible, record_refusal
 from apps.quotas.situation import load_scene
 
 MOST_REASON = 2000
+DEEDS = ("ask_check", "submit", "approve", "reject", "cancel", "undo")
+"""What people do to a request beside editing it, by the names of addresses."""
 
 
 def create_request(wanted: Wanted, *, actor: User, now: datetime, address: str = "") -> ChangeRequest:
@@ -49,39 +51,81 @@ def edit_request(
     now: datetime,
     address: str = "",
 ) -> ChangeRequest:
-    """The draft with other edits; its check is void. Cluster and team stay. Raises what `perform` raises, and
-    BadRequest."""
-    present = visible_requests(actor).filter(pk=request_id).first()
-    if present is None:
-        raise NotVisible
+    """The draft with other edits; its check is void. Cluster and team stay. Raises what `perform` raises."""
+    present = _present(request_id, actor)
     wanted = replace(wanted, cluster=present.cluster, team=present.team, reason=wanted.reason.strip())
+    if seen_version is not None and "requester" in standings(actor, present):
+        # Whoever may not edit it learns nothing of what could be named, but why (below).
+        _look_at(wanted, actor=actor, now=now, request_id=request_id)
     fields: Mapping[str, Any] = {
         "edits": [dict(edit) for edit in wanted.edits],
         "reason": wanted.reason,
         "starts_at": wanted.starts_at,
         "ends_at": wanted.ends_at,
+        "replaces_id": wanted.replaces.pk if wanted.replaces else None,
     }
-    with transaction.atomic():
-        saved = perform(
-            "save", request_id, actor=actor, seen_version=seen_version, now=now, address=address, fields=fields
-        )  # fmt: skip
-        # Last, so that whoever may not do it learns nothing of what could be named; a fault takes it all back.
-        _look_at(wanted, actor=actor, now=now)
-    return saved
+    return perform(
+        "save", request_id, actor=actor, seen_version=seen_version, now=now, address=address, fields=fields
+    )
+
+
+def act(
+    name: str,
+    request_id: int,
+    *,
+    actor: User,
+    seen_version: int | None,
+    now: datetime,
+    address: str = "",
+    reason: str = "",
+) -> ChangeRequest:
+    """One of DEEDS, as a person says it: the request after it; of "undo" the new one. Raises what `perform` raises."""
+    present = _present(request_id, actor)
+    if len(reason.strip()) > MOST_REASON:
+        raise BadRequest([Fault("reason", "too_long", str(MOST_REASON))])
+    if name == "undo":
+        return ask_undo(request_id, actor=actor, reason=reason, now=now, address=address)
+    transition = "cancel_end" if name == "cancel" and present.origin == Origin.END else name
+    return perform(
+        transition,
+        request_id,
+        actor=actor,
+        seen_version=seen_version,
+        now=now,
+        address=address,
+        reason=reason,
+    )
+
+
+def offered(user: User, request: ChangeRequest, *, now: datetime) -> tuple[str, ...]:
+    """Which of DEEDS, and "save", `user` could do to `request` as it was read."""
+    found = {name.removesuffix("_end") for name in possible(user, request, now=now)}
+    if may_ask_for(user, request.team) and can_be_undone(request):
+        found.add("undo")
+    return tuple(name for name in ("save", *DEEDS) if name in found)
 
 
 def ask_undo(request_id: int, *, actor: User, reason: str, now: datetime, address: str = "") -> ChangeRequest:
     """A draft that takes back what was done. Raises NotVisible, NotAllowed, NotPossible, BadRequest."""
-    present = visible_requests(actor).filter(pk=request_id).first()
-    if present is None:
-        raise NotVisible
+    present = _present(request_id, actor)
     if not may_ask_for(actor, present.team):
-        raise NotAllowed("undo", present.pk, "role")
-    if not can_be_undone(present):
-        raise NotPossible("undo", present.state)
-    _raise_faults(_of_reason(reason.strip()))
+        refusal = NotAllowed("undo", present.pk, "role")
+        record_refusal(refusal, Deed("undo", actor, now, address, reason.strip()))
+        raise refusal
     with transaction.atomic():
+        audit.lock()
+        present = _present(request_id, actor)
+        if not can_be_undone(present):
+            raise NotPossible("undo", present.state)
+        _raise_faults(_of_reason(reason.strip()))
         return requests.make_undo(present, by=actor, reason=reason.strip(), now=now, address=address)
+
+
+def _present(request_id: int, actor: User) -> ChangeRequest:
+    found = visible_requests(actor).filter(pk=request_id).first()
+    if found is None:
+        raise NotVisible
+    return found
 
 
 def can_be_undone(request: ChangeRequest) -> bool:
@@ -118,9 +162,9 @@ def expire_due(now: datetime) -> list[int]:
 # ---- what may be asked for ------------------------------------------------------------------------------------------
 
 
-def _look_at(wanted: Wanted, *, actor: User, now: datetime) -> None:
-    faults = [*_of_reason(wanted.reason), *_of_times(wanted, now), *_of_replaced(wanted, actor)]
-    _raise_faults([*faults, *_of_edits(wanted, now)])
+def _look_at(wanted: Wanted, *, actor: User, now: datetime, request_id: int | None = None) -> None:
+    faults = [*_of_reason(wanted.reason), *_of_times(wanted, now), *_of_replaced(wanted, actor, request_id)]
+    _raise_faults([*faults, *_of_edits(wanted, actor, now)])
 
 
 def _raise_faults(faults: Iterable[Fault]) -> None:
@@ -144,25 +188,35 @@ def _of_times(wanted: Wanted, now: datetime) -> Iterator[Fault]:
         yield Fault("ends_at", "order")
 
 
-def _of_replaced(wanted: Wanted, actor: User) -> Iterator[Fault]:
-    """Only an open request of the same team and cluster, that the asker may read, can be replaced."""
+def _of_replaced(wanted: Wanted, actor: User, request_id: int | None) -> Iterator[Fault]:
+    """Only another open request of the same team and cluster, that the asker may read, can be replaced."""
     other = wanted.replaces
     if other is None:
         return
     seen = visible_requests(actor).filter(pk=other.pk, cluster=wanted.cluster, team=wanted.team)
+    seen = seen.exclude(pk=request_id) if request_id else seen
     if not seen.filter(state__in=OPEN).exclude(origin=Origin.END).exists():
         yield Fault("replaces", "unknown", str(other.pk))
 
 
-def _of_edits(wanted: Wanted, now: datetime) -> list[Fault]:
+def _of_edits(wanted: Wanted, actor: User, now: datetime) -> list[Fault]:
     try:
         edits = parse_edits(list(wanted.edits))
     except ChangeError as error:
         return [Fault(one.field, one.code, one.part) for one in error.faults]
     own = None if wanted.team is None else [wanted.team.pk]
     editable = Editable.of(load_scene(now=now, cluster=wanted.cluster), own)
-    return [
+    faults = [
         Fault(f"{edit.field}.name", "unknown", edit.name)
         for edit in edits
         if editable.find(Place(*key_of(edit))) is None
     ]
+    return faults if actor.is_platform_admin else [*faults, *_of_cohorts(edits, editable)]
+
+
+def _of_cohorts(edits: Iterable[Edit], editable: Editable) -> Iterator[Fault]:
+    """Teams name the cohorts above their queues and no other: which there are is not theirs to find out."""
+    for edit in edits:
+        parent = edit.values.get("parent") if isinstance(edit, NodeEdit) else None
+        if parent and not editable.names.cohort(parent):
+            yield Fault(f"{edit.field}.set.cohort", "unknown", parent)

@@ -118,13 +118,13 @@ def perform(
     """Carry out one transition. `actor` None: the portal's worker. `seen_version` None: whatever is there (the portal
     only, where the transition decides something). `steps`: the new plan, unsaved, of "note_check". Inside a
     transaction of the caller's, the caller catches what is raised there, or the entry of a refusal goes with it.
-    Raises NotVisible, NotAllowed, VersionRequired, Conflict, NotPossible."""
+    Raises NotVisible, NotAllowed, VersionRequired, Conflict, NotPossible, BadRequest."""
     deed = Deed(name, actor, now, address, reason.strip())
     try:
         with transaction.atomic():
             return _carry_out(deed, request_id, seen_version=seen_version, fields=fields or {}, steps=steps)
     except NotAllowed as error:
-        _record_refusal(error, deed)
+        record_refusal(error, deed)
         raise
 
 
@@ -305,8 +305,8 @@ def _steps(plan: Iterable[ChangeStep]) -> list[dict[str, Any]]:
     ]
 
 
-def _record_refusal(error: NotAllowed, deed: Deed) -> None:
-    """Of the request that was refused: it need not be the one that was asked for (see `_follow`)."""
+def record_refusal(error: NotAllowed, deed: Deed) -> None:
+    """The entry of the request that was refused: it need not be the one that was asked for (see `_follow`)."""
     if error.request_id is None:
         return
     with transaction.atomic():
