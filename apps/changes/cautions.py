@@ -20,10 +20,10 @@ from apps.changes.cautions_volcano import volcano_warnings
 from apps.changes.checks_model import CheckInput, Finding, Held, Param
 from apps.changes.edits import Edit, NodeEdit, ObjectKey, key_of
 from apps.changes.patching import edited_fields, operations_between
-from apps.changes.places import field_of
+from apps.changes.places import field_of, place_of
 from apps.changes.planning import parent_of
 from apps.changes.rules import Place
-from apps.changes.specs import GROUPS, ObjectSeen, Spec, amount, cells_of
+from apps.changes.specs import ObjectSeen, Spec, amount, cells_of
 from apps.core.quantity import plain
 from apps.quotas.tree import QuotaTree
 from apps.quotas.tree_model import ZERO, Cell, FlavorResource, Key, Kind, QuotaNode
@@ -38,7 +38,8 @@ LEAST_RATIO = 1024
 Specs = Mapping[ObjectKey, Spec]
 
 
-def warnings_of(given: CheckInput, after: Specs) -> list[Finding]:
+def warnings_of(given: CheckInput, after: Specs, commands: Mapping[ObjectKey, str]) -> list[Finding]:
+    """`after`: the specs of all objects as they are to be; `commands`: Volcano queues that are opened or closed."""
     before = {key: seen.spec for key, seen in given.objects.items()}
     edits: dict[ObjectKey, list[Edit]] = {}
     for edit in given.edits:
@@ -53,7 +54,7 @@ def warnings_of(given: CheckInput, after: Specs) -> list[Finding]:
     found += scene.below_use(edits)
     found += scene.above_allocatable(edits)
     found += scene.cycles(edits)
-    found += volcano_warnings(given, edits, before, after)
+    found += volcano_warnings(given, edits, before, after, commands)
     return found
 
 
@@ -142,24 +143,13 @@ def _managed(seen: ObjectSeen, own: list[Edit], new: Spec) -> Iterator[Finding]:
             continue
         owned = sorted({path for path in written if any(_within(path, mine) for mine in manager.paths)})
         if owned:
-            place = _place_of(changes[0].path) if len(changes) == 1 else ()
+            place = place_of(changes[0].path) if len(changes) == 1 else ()
             params: dict[str, Param] = {"manager": manager.name, "operation": manager.operation}
             yield _at(own, "managed", place, {**params, "fields": ", ".join(owned)})
 
 
 def _within(path: str, owned: str) -> bool:
     return owned == path or path.startswith(owned + "/") or owned.startswith(path + "/")
-
-
-_NAMES = {"nominalQuota": "nominal", "borrowingLimit": "borrowing_limit", "lendingLimit": "lending_limit"}
-_VALUES = {"stopPolicy": "stop_policy", "cohortName": "parent", "cohort": "parent", "parentName": "parent"}
-
-
-def _place_of(path: str) -> Place:
-    parts = [part.replace("~1", "/").replace("~0", "~") for part in path.split("/")[2:]]
-    if path.startswith(GROUPS) and len(parts) == 4:
-        return ("cell", parts[1], parts[2], _NAMES.get(parts[3], "nominal"))
-    return ("value", _VALUES[parts[0]]) if parts[0] in _VALUES else ()
 
 
 def _at(own: Sequence[Edit], code: str, place: Place, params: Mapping[str, Param]) -> Finding:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from decimal import Decimal
 
 from apps.changes.checks_model import CheckInput, Finding, Param
-from apps.changes.edits import Edit, ObjectKey, VolcanoEdit
+from apps.changes.edits import Edit, ObjectKey
 from apps.changes.places import field_of
 from apps.changes.planning import parent_of, volcano_part
 from apps.changes.specs import Spec, amount
@@ -23,12 +23,16 @@ Specs = Mapping[ObjectKey, Spec]
 
 
 def volcano_warnings(
-    given: CheckInput, edits: Mapping[ObjectKey, list[Edit]], before: Specs, after: Specs
+    given: CheckInput,
+    edits: Mapping[ObjectKey, list[Edit]],
+    before: Specs,
+    after: Specs,
+    commands: Mapping[ObjectKey, str],
 ) -> Iterator[Finding]:
     for key, own in edits.items():
         if key[0] == KIND:
             yield from _below_use(given, key[2], own, before[key], after[key])
-            yield from _states(given, key[2], own, after)
+            yield from _states(given, key[2], own, after, commands)
     if any(key[0] == KIND for key in edits):
         yield from _above_allocatable(given, edits, before, after)
 
@@ -69,25 +73,19 @@ def _teams(given: CheckInput, name: str, resource: str) -> list[dict[str, str]]:
     ]
 
 
-def _states(given: CheckInput, name: str, own: list[Edit], after: Specs) -> Iterator[Finding]:
-    wanted = [edit for edit in own if isinstance(edit, VolcanoEdit) and edit.state]
-    if not wanted:
-        return
-    edit = wanted[-1]
+def _states(
+    given: CheckInput, name: str, own: list[Edit], after: Specs, commands: Mapping[ObjectKey, str]
+) -> Iterator[Finding]:
+    command, field = commands.get((KIND, "", name), ""), field_of(own, ("value", "state"))
     present = given.objects[KIND, "", name].status_state or "Open"
-    if edit.state == "Closed" and present == "Open":
+    if command == "CloseQueue" and present == "Open":
         below = ", ".join(sorted(_below(name, after)))
-        yield Finding("closes", f"{edit.field}.set.state", {"queue": name, "below": below})
-    if edit.state == "Open" and present != "Open":
+        yield Finding("closes", field, {"queue": name, "below": below})
+    if command == "OpenQueue":
         parent = given.objects.get((KIND, "", parent_of(KIND, after[KIND, "", name])))
-        opened = any(
-            isinstance(other, VolcanoEdit) and parent and other.name == parent.name and other.state == "Open"
-            for other in given.edits
-        )
+        opened = parent is not None and commands.get(parent.key) == "OpenQueue"
         if parent and parent.status_state in ("Closed", "Closing") and not opened:
-            yield Finding(
-                "opens_below_closed", f"{edit.field}.set.state", {"queue": name, "parent": parent.name}
-            )
+            yield Finding("opens_below_closed", field, {"queue": name, "parent": parent.name})
 
 
 def _below(name: str, specs: Specs) -> set[str]:

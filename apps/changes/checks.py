@@ -21,21 +21,22 @@ from apps.changes.edits import (
     key_of,
 )
 from apps.changes.places import field_of
-from apps.changes.planning import goals_of, plan
+from apps.changes.planning import Goal, goals_of, plan
 from apps.changes.rules import Broken, broken
 from apps.changes.rules_volcano import broken_volcano
 from apps.changes.specs import Spec
+from apps.quotas.volcano_shares import ROOT
 
 __all__ = ["CheckInput", "DryRun", "Finding", "Report", "report_from_json", "report_json", "run"]
 
 
-def run(given: CheckInput) -> Report:
-    try:
-        goals = goals_of(given.objects, given.edits)
-    except ChangeError as error:
-        return Report(
-            tuple(Finding(fault.code, fault.field, {"part": fault.part}) for fault in error.faults), ()
-        )
+def run(given: CheckInput, goals: Mapping[ObjectKey, Goal] | None = None) -> Report:
+    """`goals`: what the objects that `given.edits` name are to be; None: what the edits make of them."""
+    if goals is None:
+        try:
+            goals = goals_of(given.objects, given.edits)
+        except ChangeError as error:
+            return faults_report(error)
     specs = {key: seen.spec for key, seen in given.objects.items()}
     after: dict[ObjectKey, Spec] = {**specs, **{key: goal.after for key, goal in goals.items()}}
     refusals: list[Finding] = []
@@ -43,18 +44,23 @@ def run(given: CheckInput) -> Report:
         own = [edit for edit in given.edits if key_of(edit) == key]
         rules = _rules(key, specs[key], after, given.objects[key].api_version)
         refusals += _findings(own, rules)
-        refusals += _states(own)
-    changed = any(goal.after != goal.seen.spec or goal.command for goal in goals.values())
-    if not changed:
+        refusals += _states(own, goals[key])
+    if not any(goal.changes for goal in goals.values()):
         refusals.append(Finding("nothing", "edits", {}))
-    warnings = [*warnings_of(given, after), *_written_twice(given)]
+    commands = {key: goal.command for key, goal in goals.items()}
+    warnings = [*warnings_of(given, after, commands), *_written_twice(given, goals)]
     return Report(tuple(_once(refusals)), tuple(_once(warnings)))
 
 
-def _written_twice(given: CheckInput) -> Iterator[Finding]:
+def faults_report(error: ChangeError) -> Report:
+    """Of what cannot even be planned."""
+    return Report(tuple(Finding(fault.code, fault.field, {"part": fault.part}) for fault in error.faults), ())
+
+
+def _written_twice(given: CheckInput, goals: Mapping[ObjectKey, Goal]) -> Iterator[Finding]:
     """Objects of which one amount has to shrink before others may grow, and another only afterwards: between the two
     writes both are at the lesser value."""
-    writes = Counter(step.key for step in plan(given.objects.values(), given.edits) if step.method == "patch")
+    writes = Counter(step.key for step in plan(given.objects, goals) if step.method == "patch")
     for key, count in writes.items():
         if count > 1:
             own = [edit for edit in given.edits if key_of(edit) == key]
@@ -72,12 +78,12 @@ def _findings(edits: list[Edit], rules: Iterable[Broken]) -> list[Finding]:
     return [Finding(rule.code, field_of(edits, rule.place), dict(rule.params)) for rule in rules]
 
 
-def _states(edits: list[Edit]) -> list[Finding]:
-    return [
-        Finding("root_closed", f"{edit.field}.set.state", {})
-        for edit in edits
-        if isinstance(edit, VolcanoEdit) and edit.name == "root" and edit.state == "Closed"
-    ]
+def _states(own: list[Edit], goal: Goal) -> list[Finding]:
+    """Closing the root, whether that changes anything or not."""
+    asked = [edit for edit in own if isinstance(edit, VolcanoEdit) and edit.state == "Closed"]
+    if goal.seen.key != ("VolcanoQueue", "", ROOT) or not (asked or goal.command == "CloseQueue"):
+        return []
+    return [Finding("root_closed", field_of(own, ("value", "state")), {})]
 
 
 def _once(findings: Iterable[Finding]) -> list[Finding]:

@@ -111,6 +111,13 @@ def _lay_policy(spec: Spec, name: str, value: Any) -> None:
     _set(spec, path, value or None, present)
 
 
+def usual_policy(name: str, value: Any) -> Any:
+    """A live field's value in the words of an edit: what absent means, today's word for an older one."""
+    if value is None:
+        return _DEFAULTS.get(name, "" if name == "preference" else None)
+    return _OLD_WORDS.get(str(value), value) if name.startswith("when_can") else value
+
+
 def _set(spec: Spec, path: tuple[str, ...], value: Any, present: Any) -> None:
     if value == present:
         return

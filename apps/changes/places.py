@@ -1,15 +1,38 @@
-"""Which field of an edit brings something about. Input: the edits of one object and a place in it (see `rules.Place`);
-output: the field's path ("edits.0.set.quotas.1.nominal"), the edit's "….set" where no single field does. Pure."""
+"""Which field of an edit brings something about. Input: the edits of one object and a place in it (see `rules.Place`),
+or a flat path of its spec; output: the field's path ("edits.0.set.quotas.1.nominal"), the edit's "….set" where no
+single field does. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from apps.changes.edits import Edit, LocalQueueEdit, NodeEdit, VolcanoEdit
+from apps.changes.edits import AMOUNTS, Edit, LocalQueueEdit, NodeEdit, VolcanoEdit
+from apps.changes.laying import POLICY_PATHS
 from apps.changes.rules import Place
+from apps.changes.specs import CELL_FIELDS, GROUPS, unescaped
 from apps.quotas.what_if_change import POLICY_PLACES
 
 _GROUPED = {name: places[0] for name, places in POLICY_PLACES.items() if places}
+
+_CELLS = {field: name for name, field in CELL_FIELDS.items()}
+_VALUES: dict[tuple[str, ...], str] = {
+    **{path: name for name, path in POLICY_PATHS.items()},
+    **{(field,): "parent" for field in ("cohort", "cohortName", "parent", "parentName")},
+    ("fairSharing", "weight"): "fair_weight",
+    ("weight",): "weight",
+    ("priority",): "priority",
+    ("state",): "state",
+}
+
+
+def place_of(path: str) -> Place:
+    """The place of a flat path; () where it is of no single field."""
+    parts = tuple(unescaped(part) for part in path.split("/")[2:])
+    if path.startswith(GROUPS + "/") and len(parts) == 4:
+        return ("cell", parts[1], parts[2], _CELLS.get(parts[3], "nominal"))
+    if len(parts) > 1 and parts[0] in AMOUNTS:
+        return ("amount", parts[0], parts[-1])
+    return ("value", _VALUES[parts]) if parts in _VALUES else ()
 
 
 def field_of(edits: Sequence[Edit], place: Place) -> str:

@@ -1,5 +1,5 @@
-"""The order in which edits are written. Input: live objects and edits; output: the steps, each one write to one object.
-Pure.
+"""The order in which objects are written. Input: live objects and what each is to be (its goal: by edits, or to take
+something back, see `undoing`); output: the steps, each one write to one object. Pure.
 
 First everything that shrinks, from the lowest upwards, then everything that grows, from the highest downwards, moves
 into other cohorts after the cohorts are as wanted, open and close of Volcano's queues last. An object of which one
@@ -9,7 +9,7 @@ what the step before it made of the object; no more is promised at any time than
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -47,18 +47,22 @@ class PlannedStep:
 
 
 @dataclass(frozen=True, slots=True)
-class _Goal:
+class Goal:
+    """What an object is to be. `command`: "OpenQueue", "CloseQueue" or ""; `fields`: the edits that it serves."""
+
     seen: ObjectSeen
     after: Spec
     command: str
     fields: tuple[str, ...]
 
+    @property
+    def changes(self) -> bool:
+        return bool(self.command) or self.after != self.seen.spec
 
-def plan(seen: Iterable[ObjectSeen], edits: Sequence[Edit]) -> tuple[PlannedStep, ...]:
-    """`seen`: the live objects that are edited, and others of their tree as far as they are known (their parents
-    decide the order). Raises ChangeError for an object that is not there and for what cannot be laid on it."""
-    objects = {one.key: one for one in seen}
-    goals = goals_of(objects, edits)
+
+def plan(objects: Mapping[ObjectKey, ObjectSeen], goals: Mapping[ObjectKey, Goal]) -> tuple[PlannedStep, ...]:
+    """`objects`: the live objects that have goals, and others of their tree as far as they are known (their parents
+    decide the order)."""
     depths = _Depths(objects, goals)
     shrinking, growing, commands = [], [], []
     for key, goal in goals.items():
@@ -78,39 +82,40 @@ def plan(seen: Iterable[ObjectSeen], edits: Sequence[Edit]) -> tuple[PlannedStep
     return (*steps, *(_command(goals[key]) for _opening, _depth, key in sorted(commands)))
 
 
-def goals_of(objects: Mapping[ObjectKey, ObjectSeen], edits: Sequence[Edit]) -> dict[ObjectKey, _Goal]:
-    """What each edited object is to be when all edits are laid on it in their order."""
-    goals: dict[ObjectKey, _Goal] = {}
+def goals_of(objects: Mapping[ObjectKey, ObjectSeen], edits: Sequence[Edit]) -> dict[ObjectKey, Goal]:
+    """What each edited object is to be when all edits are laid on it in their order. Raises ChangeError for an object
+    that is not there and for what cannot be laid on it."""
+    goals: dict[ObjectKey, Goal] = {}
     faults: list[ChangeFault] = []
     for edit in edits:
         key = key_of(edit)
         if key not in objects:
             faults.append(ChangeFault(f"{edit.field}.name", "unknown", edit.name))
             continue
-        old = goals.get(key) or _Goal(objects[key], objects[key].spec, "", ())
+        old = goals.get(key) or Goal(objects[key], objects[key].spec, "", ())
         try:
             laid = lay(replace(old.seen, spec=old.after), edit)
         except ChangeError as error:
             faults.extend(error.faults)
             continue
         command = laid.command if isinstance(edit, VolcanoEdit) and edit.state else old.command
-        goals[key] = _Goal(old.seen, laid.after_spec, command, (*old.fields, edit.field))
+        goals[key] = Goal(old.seen, laid.after_spec, command, (*old.fields, edit.field))
     if faults:
         raise ChangeError(faults)
     return goals
 
 
-def _patch(goal: _Goal, before: Spec, after: Spec) -> PlannedStep:
+def _patch(goal: Goal, before: Spec, after: Spec) -> PlannedStep:
     has_spec = goal.seen.has_spec or before is not goal.seen.spec
     return _step(goal, "patch", operations_between(before, after, has_spec=has_spec), before, after)
 
 
-def _command(goal: _Goal) -> PlannedStep:
+def _command(goal: Goal) -> PlannedStep:
     return _step(goal, "command", {"action": goal.command}, goal.after, goal.after)
 
 
 def _step(
-    goal: _Goal,
+    goal: Goal,
     method: Literal["patch", "command"],
     body: list[Operation] | dict[str, str],
     before: Spec,
@@ -149,7 +154,7 @@ _ABOVE = {"VolcanoQueue": "VolcanoQueue", "LocalQueue": "ClusterQueue"}
 class _Depths:
     """How far below its root an object will be; a circle ends the way up."""
 
-    def __init__(self, objects: Mapping[ObjectKey, ObjectSeen], goals: Mapping[ObjectKey, _Goal]) -> None:
+    def __init__(self, objects: Mapping[ObjectKey, ObjectSeen], goals: Mapping[ObjectKey, Goal]) -> None:
         self._parents: dict[ObjectKey, ObjectKey | None] = {}
         for key, seen in objects.items():
             goal = goals.get(key)
@@ -175,7 +180,7 @@ class _Depths:
 # ---- the step between -----------------------------------------------------------------------------------------------
 
 
-def _middle(goal: _Goal, goals: Mapping[ObjectKey, _Goal], depths: _Depths) -> Spec:
+def _middle(goal: Goal, goals: Mapping[ObjectKey, Goal], depths: _Depths) -> Spec:
     """The spec after what shrinks: `before` itself when nothing does, `after` itself when nothing else is left."""
     before, after, kind = goal.seen.spec, goal.after, goal.seen.kind
     if kind == "LocalQueue" or before == after:

@@ -179,6 +179,16 @@ def same(path: str, one: Any, other: Any) -> bool:
     return left is not None and left == right
 
 
+def value_text(path: str, value: Any) -> str:
+    """A field's value as text; "" where it is absent."""
+    if value is None:
+        return ""
+    if path == GROUPS:
+        groups = [f"{', '.join(one['flavors'])}: {', '.join(one['coveredResources'])}" for one in value]
+        return "[" + "; ".join(groups) + "]"
+    return str(value)
+
+
 def amount(value: Any) -> Decimal | None:
     """A quantity in a spec; None where there is none or it is no quantity."""
     if value is None:

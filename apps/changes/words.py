@@ -13,9 +13,10 @@ from django.utils.translation import gettext_lazy
 
 from apps.changes.checks_model import Finding, Param
 from apps.changes.masking import OTHERS
+from apps.changes.models import ChangeStep
 from apps.changes.patching import FieldChange
 from apps.changes.planning import PlannedStep
-from apps.changes.specs import GROUPS, amount, unescaped
+from apps.changes.specs import GROUPS, amount, unescaped, value_text
 from apps.quotas.sentences import amount_text
 from apps.quotas.what_if_change import ChangeFault
 from apps.quotas.what_if_words import fault_text
@@ -96,6 +97,9 @@ _REFUSALS: Words = {
     ),
     "children_above_parent": gettext_lazy(
         "%(resource)s: the queues below %(queue)s would have %(sum)s in all of %(part)s, more than its %(most)s."
+    ),
+    "changed_since": gettext_lazy(
+        "%(name)s: %(field)s was made %(was)s by the change and is %(now)s now. Somebody else changed it, so it is not taken back."
     ),
 }
 _WARNINGS: Words = {
@@ -189,6 +193,10 @@ def finding_text(finding: Finding, *, team_name: TeamName) -> str:
 
 def _shown(finding: Finding) -> dict[str, str]:
     resource = str(finding.params.get("resource", ""))
+    if finding.code == "changed_since":
+        path = str(finding.params["path"])
+        values = {part: str(finding.params[part]) or _("none") for part in ("was", "now")}
+        return {"name": str(finding.params["name"]), "field": field_name(path), **values}
     return {
         name: _amount(resource, value) if finding.code in _SUMMED and name in _AMOUNTS else str(value)
         for name, value in finding.params.items()
@@ -247,6 +255,7 @@ _FIELDS: Words = {
     "/spec/flavorFungibility/preference": gettext_lazy("rather"),
     "/spec/weight": gettext_lazy("weight"),
     "/spec/priority": gettext_lazy("priority"),
+    "/status/state": gettext_lazy("state"),
     "capability": gettext_lazy("capability"),
     "deserved": gettext_lazy("deserved"),
     "guarantee": gettext_lazy("guarantee"),
@@ -274,23 +283,19 @@ def field_words(changes: Iterable[FieldChange]) -> tuple[str, ...]:
         _("%(field)s %(before)s → %(after)s")
         % {
             "field": field_name(change.path),
-            "before": _value(change.path, change.before),
-            "after": _value(change.path, change.after),
+            "before": field_value(change.path, change.before),
+            "after": field_value(change.path, change.after),
         }
         for change in changes
     )
 
 
-def _value(path: str, value: Any) -> str:
-    if value is None:
-        return _("none")
-    if path == GROUPS:
-        groups = [f"{', '.join(one['flavors'])}: {', '.join(one['coveredResources'])}" for one in value]
-        return "[" + "; ".join(groups) + "]"
-    return str(value)
+def field_value(path: str, value: Any) -> str:
+    """What stands at a flat path, as people read it."""
+    return value_text(path, value) or _("none")
 
 
-def step_words(step: PlannedStep) -> str:
+def step_words(step: PlannedStep | ChangeStep) -> str:
     """What a step does, for the list of the plan."""
     if isinstance(step.body, dict):
         text = _("Open %(name)s") if step.body["action"] == "OpenQueue" else _("Close %(name)s")

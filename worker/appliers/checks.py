@@ -12,6 +12,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from apps.changes.checking import Checked, check, keys_to_read
 from apps.changes.checks_model import DryRun, Finding, Report, report_json
 from apps.changes.edits import ObjectKey
 from apps.changes.models import ChangeRequest, ChangeStep
@@ -23,7 +24,6 @@ from worker.clients.kube import KubeClient
 from worker.clients.writes import KubeWriter
 
 from .commands import command_of
-from .planned import Checked, check, keys_to_read
 from .points import Point, point
 from .reading import read_objects
 
@@ -36,20 +36,17 @@ class Moved(Exception):
 
 def check_request(request: ChangeRequest, client: KubeClient, *, now: datetime) -> None:
     """Raises ClientError, Moved and ChangeRefused (somebody moved the request on meanwhile)."""
-    point(Point.BEFORE_CHECK)
     found = _checked(request, client, now)
     point(Point.AFTER_READ)
     steps = [step_of(request, position, one) for position, one in enumerate(found.steps)]
     report = found.report
     if not report.refusals:
-        point(Point.BEFORE_DRY_RUN)
         report = replace(report, dry_run=tuple(dry_runs(found.steps, steps, KubeWriter(client))))
         point(Point.AFTER_DRY_RUN)
     stored = report_json(report)
     if request.failure and request.report and "difference" in request.report:
         # Why it is checked again stays readable beside the new check.
         stored["difference"] = request.report["difference"]
-    point(Point.BEFORE_NOTE)
     perform(
         "note_check",
         request.pk,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apps.changes.edits import AMOUNTS, ChangeError, parse_edits
+from apps.changes.edits import AMOUNTS, ChangeError, Edit, parse_edits
 from apps.changes.planning import PlannedStep, goals_of, plan, volcano_part
 from apps.changes.rules import broken
 from apps.changes.rules_volcano import broken_volcano
@@ -42,6 +43,11 @@ def nominal(kind: str, name: str, amount: str, **more: Any) -> dict[str, Any]:
     return {"kind": kind, "name": name, "set": {"quotas": quotas, **more}}
 
 
+def planned(seen: Iterable[ObjectSeen], edits: Sequence[Edit]) -> tuple[PlannedStep, ...]:
+    objects = {one.key: one for one in seen}
+    return plan(objects, goals_of(objects, edits))
+
+
 def said(steps: tuple[PlannedStep, ...]) -> list[str]:
     return [f"{step.method} {step.name}" for step in steps]
 
@@ -70,29 +76,29 @@ VOLCANO: list[tuple[str, list[dict[str, Any]], list[str]]] = [
 
 @pytest.mark.parametrize(("words", "edits", "order"), VOLCANO, ids=[row[0] for row in VOLCANO])
 def test_volcano_by_hand(words: str, edits: list[dict[str, Any]], order: list[str]) -> None:
-    assert said(plan(TREE, parse_edits(edits))) == [f"patch {name}" for name in order]
+    assert said(planned(TREE, parse_edits(edits))) == [f"patch {name}" for name in order]
 
 
 def test_kueue_by_hand() -> None:
     seen = (queue("org", "", "4", kind="Cohort"), queue("red", "org", "8"), queue("blue", "org", "8"))
     give = [nominal("ClusterQueue", "blue", "12"), nominal("ClusterQueue", "red", "4")]
-    assert said(plan(seen, parse_edits(give))) == ["patch red", "patch blue"]
+    assert said(planned(seen, parse_edits(give))) == ["patch red", "patch blue"]
     grow = [nominal("ClusterQueue", "blue", "12"), nominal("Cohort", "org", "8")]
-    assert said(plan(seen, parse_edits(grow))) == ["patch org", "patch blue"]
+    assert said(planned(seen, parse_edits(grow))) == ["patch org", "patch blue"]
     shrink = [nominal("Cohort", "org", "0"), nominal("ClusterQueue", "blue", "2")]
-    assert said(plan(seen, parse_edits(shrink))) == ["patch blue", "patch org"]
+    assert said(planned(seen, parse_edits(shrink))) == ["patch blue", "patch org"]
 
 
 def test_a_queue_moves_in_after_its_new_cohort_is_as_wanted() -> None:
     seen = (queue("lab", "", "0", kind="Cohort"), queue("red", "org", "8"))
     move = {"kind": "ClusterQueue", "name": "red", "set": {"cohort": "lab"}}
-    steps = plan(seen, parse_edits([move, nominal("Cohort", "lab", "4")]))
+    steps = planned(seen, parse_edits([move, nominal("Cohort", "lab", "4")]))
     assert said(steps) == ["patch lab", "patch red"]
 
 
 def test_leaving_is_one_write_with_the_limits() -> None:
     seen = (queue("red", "org", "8", borrowingLimit="4", lendingLimit="2"),)
-    (step,) = plan(seen, parse_edits([{"kind": "ClusterQueue", "name": "red", "set": {"cohort": None}}]))
+    (step,) = planned(seen, parse_edits([{"kind": "ClusterQueue", "name": "red", "set": {"cohort": None}}]))
     assert isinstance(step.body, list)
     assert sorted(operation["path"].rpartition("/")[2] for operation in step.body) == [
         "borrowingLimit", "cohortName", "lendingLimit",
@@ -114,7 +120,7 @@ def test_open_from_the_top_and_close_from_below_after_the_patches() -> None:
             ("b", {"state": "Closed"}),
         ]
     ]
-    steps = plan(seen, parse_edits(states))
+    steps = planned(seen, parse_edits(states))
     assert said(steps) == ["patch eng", "command b", "command eng", "command a"]
     assert [step.body for step in steps[1:]] == [
         {"action": "CloseQueue"}, {"action": "OpenQueue"}, {"action": "OpenQueue"},
@@ -123,7 +129,7 @@ def test_open_from_the_top_and_close_from_below_after_the_patches() -> None:
 
 def test_an_object_that_is_not_there_is_a_fault_of_its_name() -> None:
     with pytest.raises(ChangeError) as caught:
-        plan((), parse_edits([nominal("Cohort", "none", "4")]))
+        planned((), parse_edits([nominal("Cohort", "none", "4")]))
     assert [(one.field, one.code, one.part) for one in caught.value.faults] == [
         ("edits.0.name", "unknown", "none")
     ]
@@ -213,7 +219,7 @@ def test_every_step_leaves_a_valid_tree(
         for name, spec in start.items()
     ]
     present = dict(start)
-    for step in plan(seen, parse_edits(edits)):
+    for step in planned(seen, parse_edits(edits)):
         assert present[step.name] == step.before
         assert isinstance(step.body, list)
         assert step.body
@@ -256,7 +262,7 @@ def test_every_step_leaves_valid_kueue_objects(scene: tuple[list[ObjectSeen], li
     )
     present = {key: one.spec for key, one in objects.items()}
     has_spec = {key: one.has_spec for key, one in objects.items()}
-    for step in plan(seen, edits):
+    for step in planned(seen, edits):
         assert present[step.key] == step.before
         assert isinstance(step.body, list)
         assert step.body
