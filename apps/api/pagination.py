@@ -93,11 +93,11 @@ def page_of_rows(
     return Page([row for _key, row in taken], taken[-1][0] if len(left) > size else None)
 
 
-def page_of_ids(rows: QuerySet[M], *, after: Key | None, size: int) -> Page[M]:
+def page_of_ids(rows: QuerySet[M], *, after: Key | None, size: int, newest_first: bool = False) -> Page[M]:
     """A page of a table in the order of its ids; reads one row more than it hands out."""
-    found = rows.order_by("pk")
+    found = rows.order_by("-pk" if newest_first else "pk")
     if after is not None:
-        found = found.filter(pk__gt=after[0])
+        found = found.filter(**{"pk__lt" if newest_first else "pk__gt": after[0]})
     taken = list(found[: size + 1])
     return Page(taken[:size], (taken[size - 1].pk,) if len(taken) > size else None)
 

@@ -112,7 +112,9 @@ def problem(
     detail: str,
     faults: list[Fault] | None = None,
     headers: dict[str, str] | None = None,
+    more: Mapping[str, Any] | None = None,
 ) -> Response:
+    """`more`: members of this kind of problem alone."""
     body: dict[str, Any] = {
         "type": TYPE_PREFIX + kind,
         "title": title,
@@ -123,6 +125,7 @@ def problem(
     body["errors"] = [
         {"parameter": fault.parameter, "code": fault.code, "detail": fault.detail} for fault in faults or []
     ]
+    body |= more or {}
     return Response(body, status=status_code, headers=headers, content_type=MEDIA_TYPE)
 
 

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from django.conf import settings
 from django.contrib.auth.models import AnonymousUser
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models import Case, Exists, F, OuterRef, Q, QuerySet, When
 
 from apps.accounts.models import User
 from apps.changes.models import AuditEntry, ChangeEffect, ChangeRequest, State
@@ -56,11 +56,18 @@ def inbox_count(user: User | AnonymousUser) -> int:
 
 
 def in_force(user: User | AnonymousUser, now: datetime) -> QuerySet[ChangeRequest]:
-    """The calendar: what holds for a time that has not ended, and what is approved to start later; the next to change
-    first."""
-    held = Q(state__in=(State.APPLIED, State.OBSERVED), ends_at__gt=now)
-    coming = Q(state=State.APPROVED, starts_at__gt=now)
-    return visible_requests(user).filter(held | coming).order_by("ends_at", "starts_at", "pk")
+    """The calendar: what holds until somebody takes it back at its end (which may have passed: then it waits for
+    somebody), and what is approved to start later. `next_at`: when it ends or starts; the next first."""
+    ends = ChangeRequest.objects.filter(
+        reverts=OuterRef("pk"),
+        origin=Origin.END,
+        state__in=(State.DRAFT, State.CHECKED, State.AWAITING, State.APPROVED, State.APPLYING),
+    )
+    held = Q(Exists(ends), state__in=(State.APPLIED, State.OBSERVED))
+    coming = Q(state=State.APPROVED, starts_at__gt=now) & ~Q(origin=Origin.END)
+    found = visible_requests(user).filter(held | coming)
+    start = When(state=State.APPROVED, then=F("starts_at"))
+    return found.annotate(next_at=Case(start, default=F("ends_at"))).order_by("next_at", "pk")
 
 
 def timeline(request: ChangeRequest) -> list[AuditEntry]:

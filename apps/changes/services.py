@@ -81,8 +81,8 @@ def act(
 ) -> ChangeRequest:
     """One of DEEDS, as a person says it: the request after it; of "undo" the new one. Raises what `perform` raises."""
     present = _present(request_id, actor)
-    if len(reason.strip()) > MOST_REASON:
-        raise BadRequest([Fault("reason", "too_long", str(MOST_REASON))])
+    if reason.strip():
+        _raise_faults(_of_reason(reason.strip()))
     if name == "undo":
         return ask_undo(request_id, actor=actor, reason=reason, now=now, address=address)
     transition = "cancel_end" if name == "cancel" and present.origin == Origin.END else name
@@ -163,8 +163,19 @@ def expire_due(now: datetime) -> list[int]:
 
 
 def _look_at(wanted: Wanted, *, actor: User, now: datetime, request_id: int | None = None) -> None:
+    if not storable(list(wanted.edits)):
+        raise BadRequest([Fault("edits", "shape", "text")])
     faults = [*_of_reason(wanted.reason), *_of_times(wanted, now), *_of_replaced(wanted, actor, request_id)]
     _raise_faults([*faults, *_of_edits(wanted, actor, now)])
+
+
+def storable(value: Any) -> bool:
+    """Every text in `value` can be stored: PostgreSQL takes neither NUL nor half of a character."""
+    if isinstance(value, str):
+        return "\x00" not in value and not any("\ud800" <= letter <= "\udfff" for letter in value)
+    if isinstance(value, Mapping):
+        return all(storable(key) and storable(item) for key, item in value.items())
+    return all(storable(item) for item in value) if isinstance(value, list | tuple) else True
 
 
 def _raise_faults(faults: Iterable[Fault]) -> None:
@@ -177,6 +188,8 @@ def _of_reason(reason: str) -> Iterator[Fault]:
         yield Fault("reason", "required")
     elif len(reason) > MOST_REASON:
         yield Fault("reason", "too_long", str(MOST_REASON))
+    elif not storable(reason):
+        yield Fault("reason", "shape", "text")
 
 
 def _of_times(wanted: Wanted, now: datetime) -> Iterator[Fault]:

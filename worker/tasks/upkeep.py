@@ -7,6 +7,7 @@ import logging
 from celery import shared_task
 from django.utils import timezone
 
+from apps.changes.idempotency import forget_old_keys
 from apps.findings.services import drop_old_spans
 from apps.fleet.models import Cluster
 from apps.observations.retention import drop_gone, keep_observation_partitions
@@ -50,10 +51,11 @@ def rollup_waiting(cluster_id: int) -> int:
 
 @shared_task(name="worker.tasks.upkeep", soft_time_limit=UPKEEP_SOFT, time_limit=UPKEEP_HARD)
 def upkeep() -> dict[str, int]:
-    """Partitions ahead and out of their retention, and objects that have been gone for long."""
+    """Partitions ahead and out of their retention, objects that have been gone for long, answers kept for repeated calls."""
     now = timezone.now()
     done = keep_observation_partitions(now=now)
     removed = drop_gone(now=now) + drop_old_spans(now=now) + thin_quota_points(now=now)
+    removed += forget_old_keys(now=now)
     logger.info(
         "upkeep: %d partitions made, %d dropped, %d old rows removed",
         len(done.created),
