@@ -13,8 +13,11 @@
   function busy() {
     var active = document.activeElement;
     if (active && active !== document.body && main() && main().contains(active)) { return true; }
+    var typed = Array.prototype.some.call(document.querySelectorAll('main textarea'), function (area) {
+      return area.value !== area.defaultValue;
+    });
     var selection = window.getSelection();
-    return Boolean((selection && String(selection)) || document.querySelector('main details[open]'));
+    return typed || Boolean((selection && String(selection)) || document.querySelector('main details[open]'));
   }
 
   function showPause() {

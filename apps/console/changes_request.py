@@ -1,0 +1,126 @@
+"""`/changes/ID/`: one change request: where it stands, what it would do, what it did, and what the reader may do to it.
+
+GET shows it; POST does one thing (`do`, with the version that was seen) and leads back here. What is refused is said on
+the page as it is by then, with what was typed. Works without a script; a request on which the portal works is read anew
+each few seconds while nobody types. What the reader may not see is 404."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.http import Http404, HttpRequest, HttpResponseBase, HttpResponseRedirect
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_http_methods
+
+from apps.accounts.models import User
+from apps.changes.errors import (
+    BadRequest,
+    ChangeRefused,
+    Conflict,
+    NotAllowed,
+    NotPossible,
+    NotVisible,
+    VersionRequired,
+)
+from apps.changes.models import ChangeRequest, State
+from apps.changes.refusal_words import refusal_text, request_fault_text
+from apps.changes.selectors import request_for
+from apps.changes.services import ask_undo
+from apps.changes.transitions import perform
+from apps.console.access import reader
+from apps.console.change_tables import request_url
+from apps.console.changes_actions import actions_of, why_not
+from apps.console.changes_view import shown, tables_of
+from apps.console.frame import QUOTA, Page
+from apps.core.formats import listed
+from apps.core.tables import table_csv, wants_csv
+
+LOOK_AGAIN_SECONDS = 5
+STATUSES: dict[type[ChangeRefused], int] = {
+    Conflict: 409,
+    NotPossible: 409,
+    NotAllowed: 403,
+    VersionRequired: 428,
+    BadRequest: 400,
+}
+DEEDS = ("submit", "approve", "reject", "ask_check", "cancel", "cancel_end", "undo")
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Why what was asked for was not done. `typed`: the reason that was given with it."""
+
+    status: int
+    text: str
+    typed: str
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def change(request: HttpRequest, pk: int) -> HttpResponseBase:
+    page, who = Page.open(request, sources=QUOTA), reader(request)
+    refused = None
+    if request.method == "POST":
+        done = _do(request, page, who, pk)
+        if isinstance(done, ChangeRequest):
+            return HttpResponseRedirect(request_url(done), status=303)
+        refused = done
+    found = request_for(who, pk)
+    if found is None:
+        raise Http404
+    return _show(page, who, found, refused)
+
+
+def _do(request: HttpRequest, page: Page, who: User, pk: int) -> ChangeRequest | Refused:
+    """The request to look at next, or why nothing was done."""
+    name, reason = request.POST.get("do", ""), request.POST.get("reason", "")
+    version = request.POST.get("version", "")
+    if name not in DEEDS:
+        return Refused(400, _("The form did not say what to do."), reason)
+    try:
+        if name == "undo":
+            return ask_undo(pk, actor=who, reason=reason, now=page.now)
+        seen = int(version) if version.isdecimal() else None
+        return perform(name, pk, actor=who, seen_version=seen, now=page.now, reason=reason)
+    except NotVisible:
+        raise Http404 from None
+    except BadRequest as error:
+        text = " ".join(request_fault_text(fault) for fault in error.faults)
+        return Refused(STATUSES[BadRequest], text, reason)
+    except ChangeRefused as error:
+        if isinstance(error, NotPossible) and error.code == "reason":
+            return Refused(400, _("Say why: this needs a reason."), reason)
+        return Refused(STATUSES[type(error)], refusal_text(error), reason)
+
+
+def _show(page: Page, who: User, found: ChangeRequest, refused: Refused | None) -> HttpResponseBase:
+    steps = list(found.steps.all())
+    tables = tables_of(found, steps)
+    for name, table in tables.items():
+        if wants_csv(page.request, name):
+            return table_csv(table, page.request)
+    actions = actions_of(found, who, now=page.now)
+    context: dict[str, Any] = {
+        "change": found,
+        **shown(found, steps, who, now=page.now),
+        "actions": actions,
+        "asks_reason": any(action.reason for action in actions),
+        "needed": listed(str(action.label) for action in actions if action.needed),
+        "why_not": why_not(found, who, now=page.now),
+        "refused": refused,
+        **{name: page.prepare(table) for name, table in tables.items()},
+    }
+    if refused is not None:
+        # A silent refresh would take away what is said and what was typed.
+        context["refresh_seconds"] = 0
+    elif is_busy(found, page):
+        context["refresh_seconds"] = LOOK_AGAIN_SECONDS
+    answer = page.render("console/changes/request.html", context, section="changes")
+    answer.status_code = 200 if refused is None else refused.status
+    return answer
+
+
+def is_busy(found: ChangeRequest, page: Page) -> bool:
+    """The portal works on it: it will look different in seconds."""
+    begun = found.starts_at is None or found.starts_at <= page.now
+    return found.check_wanted_at is not None or (found.state in (State.APPROVED, State.APPLYING) and begun)

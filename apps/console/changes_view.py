@@ -1,0 +1,142 @@
+"""What the page of a change request shows. Input: a request, its steps, who reads; output: the parts of the page and its
+tables, in a constant number of queries.
+
+Invariants: what a check found goes through `masking`, so that a reader of some teams reads of others in sums; what was
+not measured is not 0."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from django.utils.translation import gettext as _
+
+from apps.accounts.models import User
+from apps.accounts.selectors import visible_teams
+from apps.changes.checks_model import report_from_json
+from apps.changes.filters import team_ids_of_requests
+from apps.changes.models import ChangeEffect, ChangeRequest, ChangeStep
+from apps.changes.selectors import timeline
+from apps.changes.words import step_words
+from apps.console.change_form_effect import Placing, effect_of
+from apps.console.change_tables import (
+    MeasureRow,
+    MeasureTable,
+    PlanRow,
+    PlanTable,
+    TimelineTable,
+    request_url,
+)
+from apps.console.change_words import standing, team_text, title, tone
+from apps.console.changes_actions import may_edit
+from apps.console.changes_objects import lines_of, object_changes
+from apps.core.formats import resource_text
+from apps.core.tables import PortalTable
+from apps.quotas.sentences import amount_text
+
+Links = list[tuple[str, ChangeRequest, str]]
+
+
+def shown(request: ChangeRequest, steps: Sequence[ChangeStep], who: User, *, now: datetime) -> dict[str, Any]:
+    """The context of the page, but for its tables and actions."""
+    return {
+        "title": title(request),
+        "standing": standing(request, steps, now=now),
+        "tone": tone(request.state),
+        "for_whom": team_text(request),
+        "objects": object_changes(steps, request.cluster.slug),
+        "asked": lines_of(request, ()) if not steps else [],
+        "editable": may_edit(request, who, now=now),
+        "related": _related(request),
+        **_check(request, who),
+    }
+
+
+# ---- the check ------------------------------------------------------------------------------------------------------
+
+
+def _check(request: ChangeRequest, who: User) -> dict[str, Any]:
+    if request.report is None:
+        return {}
+    names = {team.pk: team.name for team in visible_teams(who)}
+
+    def team_name(team_id: int | None) -> str:
+        return _("Work of nobody") if team_id is None else names.get(team_id, "")
+
+    refusals, effect = effect_of(
+        report_from_json(request.report),
+        Placing(request.edits, None, {}),
+        team_ids=team_ids_of_requests(who),
+        team_name=team_name,
+    )
+    return {"refusals": refusals, "effect": effect}
+
+
+# ---- other requests -------------------------------------------------------------------------------------------------
+
+
+def _related(request: ChangeRequest) -> Links:
+    """(how it is related, the other request, its address): all are of the same team, so that whoever reads one may
+    read the others."""
+    found: Links = []
+    if request.reverts is not None:
+        found.append((_("Takes back"), request.reverts, request_url(request.reverts)))
+    if request.replaces is not None:
+        found.append((_("Replaces"), request.replaces, request_url(request.replaces)))
+    for other in request.replaced_by.order_by("pk"):
+        found.append((_("Replaced by"), other, request_url(other)))
+    for other in request.reverted_by.order_by("pk"):
+        how = _("Taken back at its end by") if other.origin == ChangeRequest.Origin.END else _("Undone by")
+        found.append((how, other, request_url(other)))
+    return found
+
+
+# ---- tables ---------------------------------------------------------------------------------------------------------
+
+
+def tables_of(request: ChangeRequest, steps: Sequence[ChangeStep]) -> dict[str, PortalTable]:
+    trials = {} if request.report is None else report_from_json(request.report).dry_run
+    by_position = {one.position: one for one in trials}
+    plan = [PlanRow(step, step_words(step), by_position.get(step.position)) for step in steps]
+    effects = request.effects.order_by("queue", "resource")
+    return {
+        "plan": PlanTable(plan, prefix="p-"),
+        "measured": MeasureTable(list(measure_rows(effects)), prefix="m-"),
+        "timeline": TimelineTable(timeline(request), prefix="t-"),
+    }
+
+
+def measure_rows(effects: Iterable[ChangeEffect]) -> Iterator[MeasureRow]:
+    """A row per queue, resource and number that was seen at any of the moments."""
+    found: dict[tuple[str, str], dict[str, ChangeEffect]] = {}
+    for effect in effects:
+        found.setdefault((effect.queue, effect.resource), {})[effect.moment] = effect
+    measures = {
+        "nominal": _("nominal"),
+        "held": _("held"),
+        "borrowed": _("of that borrowed"),
+        "admitted_workloads": _("admitted workloads"),
+        "waiting_workloads": _("waiting workloads"),
+        "waiting_units": _("wanted by waiting work"),
+    }
+    for (queue, resource), moments in found.items():
+        for name, label in measures.items():
+            values = {moment: _number(name, resource, getattr(one, name)) for moment, one in moments.items()}
+            if any(values.values()):
+                yield MeasureRow(queue, _resource(resource), label, values)
+
+
+def _resource(text: str) -> str:
+    """ "h100 nvidia.com/gpu" with the resource's short name."""
+    *flavor, name = text.split(" ")
+    return " ".join([*flavor, resource_text(name)])
+
+
+def _number(name: str, resource: str, value: Decimal | int | None) -> str:
+    if value is None:
+        return ""
+    if name.endswith("_workloads"):
+        return str(value)
+    return amount_text(resource.split(" ")[-1], Decimal(value))
