@@ -6,9 +6,11 @@ and no cohort; anything else does not exist for them."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
+from apps.changes.edits import Edit, NodeEdit, key_of
+from apps.changes.errors import Fault
 from apps.changes.form import Edited, Place
 from apps.quotas.situation import Scene
 from apps.quotas.snapshot import ClusterView
@@ -73,6 +75,17 @@ class Editable:
             item = self.view.objects[VOLCANO][place.name]
             return Edited(place, spec=item.spec, state=str(item.status.get("state") or ""))
         return None
+
+    def unknown(self, edits: Iterable[Edit]) -> list[Fault]:
+        """What edits name and may not: which objects and cohorts of others there are is not theirs to find out."""
+        found = []
+        for edit in edits:
+            if self.find(Place(*key_of(edit))) is None:
+                found.append(Fault(f"{edit.field}.name", "unknown", edit.name))
+            parent = edit.values.get("parent") if isinstance(edit, NodeEdit) else None
+            if parent and not self.names.cohort(parent):
+                found.append(Fault(f"{edit.field}.set.cohort", "unknown", str(parent)))
+        return found
 
     def owners(self, place: Place) -> Collection[int]:
         """The teams that a queue belongs to."""

@@ -13,6 +13,7 @@ from django.http import Http404, HttpRequest, HttpResponseBase
 from apps.accounts.selectors import visible_teams
 from apps.admissions.queue_work import QueueName, holding_in, waiting_in
 from apps.console.access import reader
+from apps.console.change_form_links import ask_url
 from apps.console.charts import Chart
 from apps.console.frame import WORK, Page
 from apps.console.links import address, finding_url, queue_url, with_query
@@ -50,6 +51,9 @@ def queue(request: HttpRequest, cluster: str, kind: str, name: str) -> HttpRespo
         "findings": _findings(page, found),
         "node": node,
         "rows": [row for row in node.rows if row.accelerator and row.matters] if node is not None else [],
+        "ask_url": ask_url(who, found.cluster, kind, name, namespace=found.namespace, owners=team_ids)
+        if found.whole and found.object is not None
+        else "",
         "teams": visible_teams(who).filter(pk__in=team_ids),
         "path": [(above, _url(above)) for above in found.path],
         "own_url": _url(node) if node is not None else "",

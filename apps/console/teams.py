@@ -13,7 +13,8 @@ from apps.admissions.queued import QueuedList
 from apps.admissions.selectors import WaitingRow, waiting
 from apps.admissions.unmade import UnmadeRow, unmade
 from apps.admissions.work import Places, recently_finished, running
-from apps.console.access import team_or_404
+from apps.console.access import reader, team_or_404
+from apps.console.change_form_links import team_ask_url
 from apps.console.frame import QUOTA, WORK, Page
 from apps.console.links import address, finding_url, with_query
 from apps.console.quota_table import QuotaTable
@@ -56,6 +57,7 @@ def team(request: HttpRequest, slug: str) -> HttpResponseBase:
     context = {
         "team": shown,
         "bindings": _bindings(shown, page),
+        "ask_url": team_ask_url(reader(request), shown, page.cluster_slug),
         "form": form,
         "queue": form.cleaned_data["queue"] if valid else "",
         "attention_url": address("team", slug, cluster=page.cluster_slug, attention="1"),

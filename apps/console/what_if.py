@@ -18,6 +18,7 @@ from django.views.decorators.http import require_http_methods
 
 from apps.accounts.selectors import visible_teams
 from apps.console.access import reader
+from apps.console.change_form_links import tried_ask_url
 from apps.console.edit_words import describe
 from apps.console.frame import Page
 from apps.console.what_if_tables import (
@@ -202,6 +203,7 @@ def _show(trial: _Trial) -> HttpResponseBase:
             "answer": answer,
             "summary": summary(answer, accelerator=is_device, team_name=team_name),
             "notes": [note_text(note) for note in answer.notes],
+            "ask_url": tried_ask_url(reader(page.request), trial.scene, trial.changes),
             "not_modelled": [gap_text(code) for code in answer.gaps],
         }
     # A silent refresh would take away what is typed, and settle everything again.

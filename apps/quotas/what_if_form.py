@@ -88,11 +88,11 @@ def cohort_names(situation: Situation) -> list[str]:
     return sorted({node.name for node in situation.cohorts} | {node.parent for node in nodes if node.parent})
 
 
-def load_changes(text: str) -> list[Json] | None:
-    """The "changes" of an address; None when the text is no JSON list."""
+def load_changes(text: str, *, longest: int = LONGEST_CHANGE) -> list[Json] | None:
+    """The "changes" of an address or a form; None when the text is no JSON list, or longer than may be."""
     if not text:
         return []
-    if len(text) > LONGEST_CHANGE:
+    if len(text) > longest:
         return None
     try:
         found = json.loads(text)
