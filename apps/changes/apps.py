@@ -7,3 +7,8 @@ class ChangesConfig(AppConfig):
     label = "changes"
     verbose_name = _("Changes")
     default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        from apps.changes.audit_signals import connect
+
+        connect()

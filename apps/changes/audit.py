@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any, Literal
 
-from django.db import connection, transaction
-
 from apps.changes.acting import Acting
 from apps.changes.models import AuditEntry
+from apps.core.trail_lock import lock_trail
 
 GENESIS = "0" * 64
 Outcome = Literal["done", "refused"]
+Fault = Literal["missing", "chain", "content", "tip"]
 _HASHED = tuple(field.attname for field in AuditEntry._meta.concrete_fields if field.attname != "hash")
 
 
@@ -44,15 +44,12 @@ class Broken:
     one before), "content" (it is not what was hashed), "tip" (the trail ends before it, or it was another)."""
 
     sequence: int
-    fault: Literal["missing", "chain", "content", "tip"]
+    fault: Fault
 
 
 def lock() -> None:
     """Keep other writers of the trail out until the transaction ends. Whoever locks rows as well does this first."""
-    if not connection.in_atomic_block:
-        raise transaction.TransactionManagementError("an entry belongs into the transaction of its deed")
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended('audit trail', 0))")
+    lock_trail()
 
 
 def record(
@@ -66,9 +63,11 @@ def record(
     after: Mapping[str, Any] | None = None,
     resource_version: str = "",
     outcome: Outcome = "done",
+    locked: bool = False,
 ) -> AuditEntry:
-    """Write one entry. Only inside a transaction (TransactionManagementError)."""
-    lock()
+    """Write one entry. Only inside a transaction (TransactionManagementError). `locked`: the caller did `lock()` in it."""
+    if not locked:
+        lock()
     last = AuditEntry.objects.order_by("-sequence").values_list("sequence", "hash").first()
     sequence, previous = last or (0, GENESIS)
     entry = AuditEntry(
@@ -103,29 +102,43 @@ def entry_hash(entry: AuditEntry) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def first_fault(*, expect: tuple[int, str] | None = None) -> Broken | None:
-    """The first entry that does not fit, or None. `expect`: (sequence, hash) noted outside earlier: without it, entries
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """How far the trail was read: `count` entries that fit, the last of which has the hash `tip`; `broken` is the first
+    that does not fit."""
+
+    count: int
+    tip: str
+    broken: Broken | None
+
+
+def walk(*, expect: tuple[int, str] | None = None) -> Verified:
+    """Read the whole trail, an entry at a time. `expect`: (sequence, hash) noted outside earlier: without it, entries
     that were cut off at the end leave no trace."""
-    previous, met = GENESIS, expect is None
-    entries = AuditEntry.objects.order_by("sequence").iterator(chunk_size=2000)
-    for sequence, entry in enumerate(entries, start=1):
-        if entry.sequence != sequence:
-            return Broken(sequence, "missing")
-        if entry.previous_hash != previous:
-            return Broken(sequence, "chain")
-        if entry_hash(entry) != entry.hash:
-            return Broken(sequence, "content")
-        if expect is not None and sequence == expect[0]:
-            if entry.hash != expect[1]:
-                return Broken(sequence, "tip")
-            met = True
-        previous = entry.hash
-    return None if met or expect is None else Broken(expect[0], "tip")
+    count, tip = 0, GENESIS
+    for entry in AuditEntry.objects.order_by("sequence").iterator(chunk_size=2000):
+        fault = _fault(entry, count + 1, tip)
+        if fault is None and expect == (count + 1, entry.hash):
+            expect = None
+        elif fault is None and expect is not None and expect[0] == count + 1:
+            fault = "tip"
+        if fault is not None:
+            return Verified(count, tip, Broken(count + 1, fault))
+        count, tip = count + 1, entry.hash
+    return Verified(count, tip, None if expect is None else Broken(expect[0], "tip"))
+
+
+def _fault(entry: AuditEntry, sequence: int, previous: str) -> Fault | None:
+    if entry.sequence != sequence:
+        return "missing"
+    if entry.previous_hash != previous:
+        return "chain"
+    return None if entry_hash(entry) == entry.hash else "content"
 
 
 def verify() -> int | None:
     """The sequence of the first entry that does not fit, or None."""
-    broken = first_fault()
+    broken = walk().broken
     return None if broken is None else broken.sequence
 
 

@@ -183,7 +183,9 @@ class AuditEntry(models.Model):
     )
     actor_name = models.CharField(max_length=150, help_text="as it was then; the portal itself: portal")
     address = models.CharField(
-        max_length=64, default="", help_text="where from; empty: the portal's own worker"
+        max_length=64,
+        default="",
+        help_text="a network address, or the command that was run; empty: the portal's own worker",
     )
     action = models.CharField(max_length=40)
     subject_kind = models.CharField(max_length=40)

@@ -5,6 +5,7 @@ Invariants
   race is told the same as somebody who asks for a taken period; a trigger refuses whatever goes past this module.
 - History is not rewritten: a change of owner ends one binding and starts the next at the same instant. The same
   for a reserve: a stored one only gets an end, and one that is over keeps it.
+- What is kept of who did it is locked before what it is about, so that no two writers wait for each other.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from apps.accounts.models import Team, User
+from apps.core.trail_lock import lock_trail
 from apps.fleet.models import Cluster, Reserve, TeamBinding
 
 
@@ -74,6 +76,7 @@ def binding_close(*, binding: TeamBinding, at: datetime) -> TeamBinding:
 
 def lock_thing(*, binding: TeamBinding) -> None:
     """Wait for other writers of the same thing and keep them out until the transaction ends."""
+    lock_trail()
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT fleet_binding_lock(%s, %s, %s, %s)",
@@ -84,6 +87,7 @@ def lock_thing(*, binding: TeamBinding) -> None:
 @transaction.atomic
 def reserve_open(*, reserve: Reserve, by: User | None, replaces: Reserve | None = None) -> Reserve:
     """Check and store a new reserve. `replaces` ends where the new one starts, unless it is over by then."""
+    lock_trail()
     if replaces is not None:
         old = Reserve.objects.select_for_update().get(pk=replaces.pk)
         if old.valid_to is None or old.valid_to > reserve.valid_from:
@@ -97,6 +101,7 @@ def reserve_open(*, reserve: Reserve, by: User | None, replaces: Reserve | None 
 @transaction.atomic
 def reserve_close(*, reserve: Reserve, at: datetime | None, by: User | None) -> Reserve:
     """End a reserve at `at`; None takes back an end that lies ahead. An end that has passed stays."""
+    lock_trail()
     stored = Reserve.objects.select_for_update().get(pk=reserve.pk)
     if stored.valid_to is not None and stored.valid_to <= timezone.now():
         raise ValidationError({"valid_to": ValidationError(_("This reserve is over."), "over")})

@@ -32,6 +32,7 @@ from .target import Target
 DEMO_PASSWORD = "demo"  # noqa: S105 - printed, and only ever used on made-up data
 DEMO_USERS = (
     ("admin", "platform admin"),
+    ("approver", "second platform admin"),
     ("lead", "team lead"),
     ("finance", "finance"),
     ("viewer", "viewer"),

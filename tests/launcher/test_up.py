@@ -55,7 +55,7 @@ def test_a_second_start_keeps_the_data_and_is_not_slower(checkout: Checkout, fir
 
 def test_the_address_and_the_demo_users_are_printed(running: Running) -> None:
     assert f"GPU Portal: http://127.0.0.1:{running.checkout.port}/" in running.said
-    for user in ("admin", "lead", "finance", "viewer"):
+    for user in ("admin", "approver", "lead", "finance", "viewer"):
         assert re.search(rf"^  {user} +password demo ", running.said, re.MULTILINE)
 
 

@@ -44,6 +44,7 @@ LEAD, MEMBER = Membership.Role.LEAD.value, Membership.Role.MEMBER.value
 USERS = (
     Seeded("lead", User.Role.VIEWER.value, False, {"vision": LEAD, "speech": MEMBER}),
     Seeded("admin", User.Role.PLATFORM_ADMIN.value, True, {}),
+    Seeded("approver", User.Role.PLATFORM_ADMIN.value, True, {}),
     Seeded("finance", User.Role.FINANCE.value, True, {}),
     Seeded("viewer", User.Role.VIEWER.value, False, {"assistant": MEMBER}),
 )
@@ -151,7 +152,7 @@ def seed_user(seeded: Seeded) -> int:
             password=PASSWORD,
             role=seeded.role,
             is_staff=seeded.staff,
-            is_superuser=seeded.staff,
+            is_superuser=seeded.role == User.Role.PLATFORM_ADMIN,
         )
         for slug, role in seeded.teams.items():
             Membership.objects.create(user=user, team=PortalTeam.objects.get(slug=slug), role=role)

@@ -44,7 +44,9 @@ class Command(BaseCommand):
             except ValidationError as error:
                 raise CommandError("; ".join(error.messages)) from error
             cluster.save()
-            Cluster.objects.filter(is_demo=True).update(enabled=False)
+            for demo in Cluster.objects.filter(is_demo=True, enabled=True):
+                demo.enabled = False
+                demo.save(update_fields=["enabled"])
         self.stdout.write(f"cluster {cluster.slug}: {kubeconfig}")
 
 

@@ -64,13 +64,15 @@ def test_teams_own_their_things_from_the_first_simulated_day(state: Path) -> Non
     assert sorted(volcano) == ["climate", "robotics"]
 
 
-def test_the_four_users(state: Path) -> None:
+def test_the_users(state: Path) -> None:
+    """Two platform admins, so that one can approve what the other asks for; nobody else may do what they may."""
     seed(state)
-    for name in ("lead", "admin", "finance", "viewer"):
+    for name in ("lead", "admin", "approver", "finance", "viewer"):
         assert Client().login(username=name, password="demo")
-    admin = User.objects.get(username="admin")
-    assert admin.is_platform_admin
-    assert admin.is_staff
+    admins = [user.username for user in User.objects.order_by("username") if user.is_platform_admin]
+    assert admins == ["admin", "approver"]
+    staff = User.objects.filter(is_staff=True).order_by("username").values_list("username", flat=True)
+    assert list(staff) == ["admin", "approver", "finance"]
     assert User.objects.get(username="finance").is_finance
     lead = Membership.objects.filter(user__username="lead").values_list("team__slug", "role")
     assert set(lead) == {("vision", "lead"), ("speech", "member")}
