@@ -77,8 +77,10 @@ def payload_of(
     event: str, request: ChangeRequest, *, actor: User | None, reason: str, now: datetime
 ) -> dict[str, Any]:
     """What is sent: facts and the path of the page, no text of a specification."""
+    # A drift moves no version, and there may be another one.
+    again = f"-{int(now.timestamp())}" if event == "drift" else ""
     return {
-        "id": f"{request.pk}-{request.version}-{event}",
+        "id": f"{request.pk}-{request.version}-{event}{again}",
         "event": f"change.{event}",
         "at": now.isoformat(),
         "request": request.pk,

@@ -23,7 +23,7 @@ from apps.changes.specs import ObjectSeen, Spec, flat, same, value_text
 
 STATE = "/status/state"
 _REVERSE = {"OpenQueue": "CloseQueue", "CloseQueue": "OpenQueue"}
-_MADE = {"OpenQueue": ("Open",), "CloseQueue": ("Closed", "Closing")}
+MADE = {"OpenQueue": ("Open",), "CloseQueue": ("Closed", "Closing")}
 """The states that a command leads to, the settled one first."""
 
 
@@ -92,9 +92,9 @@ def _conflicts(seen: ObjectSeen, done: _Done) -> Iterator[FieldChange]:
             if not same(change.path, old.get(change.path), change.after):
                 yield change
     if done.command:
-        present, known = seen.status_state or "Open", {*_MADE["OpenQueue"], *_MADE["CloseQueue"]}
+        present, known = seen.status_state or "Open", {*MADE["OpenQueue"], *MADE["CloseQueue"]}
         if present not in known:
-            yield FieldChange(STATE, _MADE[done.command][0], present)
+            yield FieldChange(STATE, MADE[done.command][0], present)
 
 
 def _changed(key: ObjectKey, own: Sequence[Edit], change: FieldChange) -> Finding:
@@ -112,6 +112,6 @@ def _goal(seen: ObjectSeen, done: _Done, own: Sequence[Edit]) -> Goal:
     if done.before is not None and done.after is not None:
         after = reversed_spec(done.before, done.after, seen.spec)
     command = ""
-    if done.command and (seen.status_state or "Open") in _MADE[done.command]:
+    if done.command and (seen.status_state or "Open") in MADE[done.command]:
         command = _REVERSE[done.command]
     return Goal(seen, after, command, tuple(edit.field for edit in own))
