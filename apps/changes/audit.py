@@ -17,7 +17,10 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any, Literal
 
-from apps.changes.acting import Acting
+from django.db import transaction
+from django.utils import timezone
+
+from apps.changes.acting import Acting, acting
 from apps.changes.models import AuditEntry
 from apps.core.trail_lock import lock_trail
 
@@ -68,8 +71,7 @@ def record(
     """Write one entry. Only inside a transaction (TransactionManagementError). `locked`: the caller did `lock()` in it."""
     if not locked:
         lock()
-    last = AuditEntry.objects.order_by("-sequence").values_list("sequence", "hash").first()
-    sequence, previous = last or (0, GENESIS)
+    sequence, previous = tip()
     entry = AuditEntry(
         sequence=sequence + 1,
         at=at.astimezone(UTC),
@@ -134,6 +136,27 @@ def _fault(entry: AuditEntry, sequence: int, previous: str) -> Fault | None:
     if entry.previous_hash != previous:
         return "chain"
     return None if entry_hash(entry) == entry.hash else "content"
+
+
+def tip() -> tuple[int, str]:
+    """The sequence and hash of the last entry; (0, GENESIS) of an empty trail."""
+    return AuditEntry.objects.order_by("-sequence").values_list("sequence", "hash").first() or (0, GENESIS)
+
+
+_TRAIL = Subject("AuditTrail", "trail", label="audit trail")
+
+
+def note_verified(found: Verified) -> AuditEntry:
+    """Write down that the trail was read to its end and fits."""
+    with transaction.atomic():
+        after = {"entries": found.count, "hash": found.tip}
+        return record("trail.verify", _TRAIL, by=acting(), at=timezone.now(), after=after)
+
+
+def last_verified() -> AuditEntry | None:
+    """The latest entry of `note_verified`."""
+    found = AuditEntry.objects.filter(subject_kind=_TRAIL.kind, subject_id=_TRAIL.id, action="trail.verify")
+    return found.order_by("-sequence").first()
 
 
 def verify() -> int | None:
