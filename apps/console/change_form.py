@@ -58,7 +58,7 @@ def new(request: HttpRequest) -> HttpResponseBase:
         cluster = page.clusters[0]
     if cluster is None:
         context = {"clusters": page.all_clusters, "query": page.request.GET.urlencode()}
-        return page.render("console/changes/form_choose.html", context, section="queues")
+        return page.render("console/changes/form_choose.html", context, section="changes")
     form = opened(page, user, cluster)
     form.replaces = replaced
     if request.method == "POST":

@@ -13,8 +13,6 @@ from apps.changes.form import Place
 from apps.console.links import address
 from apps.core.tables import LinkColumn, PortalTable, TextColumn
 
-KINDS = ("ClusterQueue", "Cohort", "LocalQueue", "VolcanoQueue")
-
 
 @dataclass(frozen=True, slots=True)
 class ChoiceRow:

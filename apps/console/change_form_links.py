@@ -8,9 +8,9 @@ from collections.abc import Collection, Sequence
 from apps.accounts.models import Team, User
 from apps.accounts.selectors import led_teams
 from apps.changes.editable import Editable
+from apps.changes.filters import KINDS
 from apps.changes.form import Place
 from apps.changes.permissions import may_ask_for
-from apps.console.change_form_choose import KINDS
 from apps.console.change_form_state import asks_for
 from apps.console.links import address
 from apps.fleet.models import Cluster

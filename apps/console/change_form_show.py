@@ -11,10 +11,11 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 
 from apps.accounts.selectors import visible_teams
+from apps.changes.filters import KINDS, team_ids_of_requests
 from apps.changes.form import Place
 from apps.changes.preview import Preview, preview
 from apps.changes.selectors import request_for
-from apps.console.change_form_choose import KINDS, ChoiceTable, choices, editable_places
+from apps.console.change_form_choose import ChoiceTable, choices, editable_places
 from apps.console.change_form_effect import Effect, Placing, effect_of
 from apps.console.change_form_fields import Section, full_names, sections
 from apps.console.change_form_state import EDITABLE, Form
@@ -56,7 +57,7 @@ def choose(form: Form) -> HttpResponseBase:
         "teams": sorted(teams.values(), key=lambda team: team.name),
         "refresh_seconds": 0,
     }
-    return page.render("console/changes/form_choose.html", context, section="queues")
+    return page.render("console/changes/form_choose.html", context, section="changes")
 
 
 def show(form: Form) -> HttpResponseBase:
@@ -72,7 +73,9 @@ def show(form: Form) -> HttpResponseBase:
     faults = [placing.fault(fault) for fault in form.faults]
     effect: Effect | None = None
     if found.report is not None:
-        refused, effect = effect_of(found.report, placing, team_ids=page.team_ids, team_name=team_name)
+        refused, effect = effect_of(
+            found.report, placing, team_ids=team_ids_of_requests(form.user), team_name=team_name
+        )
         faults += refused
     warnings = effect.warnings if effect is not None else ()
     shown = _sections(form, found, troubled={one.name for one in (*faults, *warnings)})
@@ -99,7 +102,7 @@ def show(form: Form) -> HttpResponseBase:
         "back_url": _back(form),
         "refresh_seconds": 0,
     }
-    return page.render("console/changes/form.html", context, section="queues")
+    return page.render("console/changes/form.html", context, section="changes")
 
 
 def _sections(form: Form, found: Preview, *, troubled: Collection[str]) -> list[Section]:

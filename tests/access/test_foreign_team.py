@@ -20,7 +20,7 @@ from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from apps.api.base import ReadView
-from apps.api.tests.world import GPU, World
+from apps.api.tests.world import GPU, World, change_requests
 from apps.fleet.models import TeamBinding
 
 from .test_busy_fleet import make_busy
@@ -106,6 +106,21 @@ FOREIGN: dict[str, list[Case]] = {
             '[{{"kind":"Workload","action":"remove","uid":"uid-{team}-runs"}}]',
         )),
     ],
+    "console:change_new": [
+        *((GONE, f"/changes/new/?cluster=east&object={name}") for name in (
+            "ClusterQueue/{team}-cq", "Cohort/{team}-a", "LocalQueue/{team}-ns/{team}-lq", "VolcanoQueue/{team}-vq",
+        )),
+        (GONE, "/changes/new/?team={team}"),
+        (GONE, "/changes/new/?replaces={change}"),
+        (NOTHING, "/changes/new/?q={team}-cq"),
+        (NOTHING, "/changes/new/?format=csv&q={team}-lq"),
+        *((NOTHING, "/changes/new/?cluster=east&change=" + change) for change in (
+            '[{{"kind":"ClusterQueue","name":"{team}-cq","set":{{"stop_policy":"Hold"}}}}]',
+            '[{{"kind":"ClusterQueue","name":"red-cq","set":{{"cohort":"{team}-a"}}}}]',
+            '[{{"kind":"LocalQueue","namespace":"{team}-ns","name":"{team}-lq","set":{{"stop_policy":"Hold"}}}}]',
+        )),
+    ],
+    "console:change_edit": [(GONE, "/changes/{change}/edit/")],
     "console:findings": [
         (NOTHING, "/findings/?q={team}"),
         (NOTHING, "/findings/?kind=ClusterQueue&name={team}-cq"),
@@ -275,6 +290,16 @@ def ask(client: Client, path: str) -> tuple[int, str, str]:
     return response.status_code, body.decode(), response.headers.get("Content-Disposition", "")
 
 
+def changes_of(busy: World) -> dict[str, int]:
+    """A change request of each team; nobody's is none."""
+    made = change_requests(busy)
+    return {OWN: made[OWN].pk, OTHER: made[OTHER].pk, ABSENT: 999_999}
+
+
+def named(path: str, team: str, changes: dict[str, int]) -> str:
+    return path.format(team=team, change=changes[team])
+
+
 def without_name(text: str, name: str) -> str:
     """A text with the name that was asked for taken out, as is what differs between any two answers."""
     text = without_noise(text)
@@ -284,6 +309,7 @@ def without_name(text: str, name: str) -> str:
 def without_noise(text: str) -> str:
     """A text without times, ages, hashes and tokens: they go on between two answers, and may spell any name."""
     text = re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+(Z|\+00:00)|\d{8}T\d{4}Z|\d+\.\d{3,}", "TIME", text)
+    text = re.sub(r"(changes/|replaces=)\d+", "", text)
     text = re.sub(r"-[0-9a-f]{10}(?=\")", "", text)  # charts go by a hash of their address
     return re.sub(r'"age_seconds":\d+|name="csrfmiddlewaretoken" value="\w+"', "", text)
 
@@ -298,8 +324,8 @@ def test_a_token_that_spells_a_name_is_noise() -> None:
 def test_what_is_anothers_answers_like_what_does_not_exist(
     busy: World, name: str, expected: int, path: str
 ) -> None:
-    client = busy.client("red_lead")
-    foreign, absent = (ask(client, path.format(team=team)) for team in (OTHER, ABSENT))
+    client, changes = busy.client("red_lead"), changes_of(busy)
+    foreign, absent = (ask(client, named(path, team, changes)) for team in (OTHER, ABSENT))
     assert foreign[0] == absent[0] == expected
     assert without_name(foreign[1], OTHER) == without_name(absent[1], ABSENT)
     assert without_name(foreign[2], OTHER) == without_name(absent[2], ABSENT)
@@ -314,7 +340,7 @@ def test_what_is_anothers_answers_like_what_does_not_exist(
 )  # fmt: skip
 def test_the_same_address_answers_for_the_own_team(busy: World, path: str) -> None:
     """The addresses above are right: with the own name there is something."""
-    assert ask(busy.client("red_lead"), path.format(team=OWN))[0] == 200
+    assert ask(busy.client("red_lead"), named(path, OWN, changes_of(busy)))[0] == 200
 
 
 # ---- what-if by REST --------------------------------------------------------------------------------------------

@@ -27,6 +27,8 @@ PAGES = {
     "stack": "/capacity/stack/",
     "queues": "/queues/",
     "queue": "/queues/east/ClusterQueue/red-cq/",
+    "change_new": "/changes/new/?cluster=east",
+    "change_form": "/changes/new/?cluster=east&object=ClusterQueue/red-cq",
     "findings": "/findings/",
     "admissions": "/admissions/",
     "admissions_over_time": "/admissions/over-time/",

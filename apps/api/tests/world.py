@@ -15,6 +15,9 @@ from django.test import Client
 from django.utils import timezone
 
 from apps.accounts.models import Membership, Team, User
+from apps.changes.models import ChangeRequest
+from apps.changes.requests import Wanted
+from apps.changes.services import create_request
 from apps.chargeback.models import Rate
 from apps.core.windows import HOUR, floor_hour
 from apps.fleet.models import Cluster, TeamBinding
@@ -284,6 +287,27 @@ def _usage(world: World) -> None:
         price_per_hour=Decimal("2.5"),
         valid_from=this_hour - timedelta(days=60),
     )
+
+
+def change_requests(world: World) -> dict[str, ChangeRequest]:
+    """A draft of each team's lead about the own queue, and one of the platform admin for the platform."""
+    return {
+        name: create_request(
+            Wanted(
+                cluster=world.east,
+                team=team,
+                edits=[{"kind": "ClusterQueue", "name": f"{queue}-cq", "set": {"stop_policy": "Hold"}}],
+                reason=f"{name} maintenance",
+            ),
+            actor=world.users[who],
+            now=world.now,
+        )
+        for name, who, team, queue in (
+            ("red", "red_lead", world.red, "red"),
+            ("blue", "blue_lead", world.blue, "blue"),
+            ("platform", "admin", None, "red"),
+        )
+    }
 
 
 def quarantine(world: World) -> Quarantine:
