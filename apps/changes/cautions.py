@@ -6,7 +6,8 @@ Codes and what happens: below_use — work holds more than the queue could get a
 above_allocatable — all nominal quota of a flavor and resource is more than its nodes can give; unknown_flavor — the
 queue admits nothing until there is one; flavor_in_use; cycle — Kueue serves none of these queues; unit_mismatch — one
 amount in bytes, another bare, in one cohort; managed — another field manager owns the field; stops and drains;
-limits_dropped; new_cohort — Kueue takes the name for a cohort without quota of its own.
+limits_dropped; new_cohort — Kueue takes the name for a cohort without quota of its own; check_names_flavor — an
+admission check is for a flavor that goes: Kueue up to v0.17 accepts it, later versions refuse it.
 Invariant: only what the edits bring about, not what was so before."""
 
 from __future__ import annotations
@@ -79,7 +80,17 @@ def _of_object(given: CheckInput, scene: _Trees, key: ObjectKey, own: list[Edit]
         yield _at(own, "limits_dropped", ("value", "parent"), {"cells": ", ".join(dropped)})
     if parent and parent != was and ("Cohort", "", parent) not in given.objects:
         yield _at(own, "new_cohort", ("value", "parent"), {"cohort": parent})
+    for check, flavor in sorted(_unlisted(new) - _unlisted(old)):
+        yield _at(own, "check_names_flavor", ("flavor", flavor), {"check": check, "flavor": flavor})
     yield from _units(scene, key, own, had, has)
+
+
+def _unlisted(spec: Spec) -> set[tuple[str, str]]:
+    """(admission check, flavor that it is for), where the queue does not list the flavor."""
+    listed = {flavor for flavor, _resource, _cell in cells_of(spec)}
+    checks = (spec.get("admissionChecksStrategy") or {}).get("admissionChecks") or ()
+    named = {(str(check.get("name")), str(name)) for check in checks for name in check.get("onFlavors") or ()}
+    return {(check, flavor) for check, flavor in named if flavor not in listed}
 
 
 def _dropped(had: Mapping[FlavorResource, Any], has: Mapping[FlavorResource, Any]) -> list[str]:

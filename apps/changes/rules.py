@@ -1,8 +1,9 @@
 """What the webhooks and CEL rules of Kueue would refuse about an object, in the portal's own codes. Input: a spec before
 and after; output: the rules that it breaks and where. Pure. Volcano's are in `rules_volcano`.
 
-The list is that of Kueue v0.17 (clusterqueue_webhook.go, cohort_webhook.go, the markers of v1beta2). Invariant: a spec
-that Kueue holds breaks none, so that what is found was brought in by the edit or by nobody's fault of Kueue's."""
+The list is that of Kueue v0.17 (clusterqueue_webhook.go, cohort_webhook.go, the markers of v1beta2), and of later
+versions what is about fields that only they have. Invariant: a spec that Kueue holds breaks none, so that what is found
+was brought in by the edit or by nobody's fault of Kueue's."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
 """What a live object may say, the words of older versions too."""
 _NAMES = {value: key for key, value in CELL_FIELDS.items()}
 _LABEL_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
-_LABEL_PREFIX = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
+_DNS_NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
 _OPERATORS = {"In": True, "NotIn": True, "Exists": False, "DoesNotExist": False}
 
 
@@ -51,10 +52,11 @@ def broken(kind: str, before: Spec, after: Spec, api_version: str = "") -> list[
     """Every rule about this one object alone that `after` breaks. `kind`: ClusterQueue, Cohort or LocalQueue."""
     if kind == "LocalQueue":
         return [*_choice(after, "stop_policy"), *_local(before, after)]
-    found = [*_amounts(after), *_weight(after), *_groups(after), *_limits(kind, after, api_version)]
+    found = [*_amounts(after), *_weight(after), *_parent(kind, after, api_version), *_groups(after)]
+    found += _limits(kind, after, api_version)
     if kind == "ClusterQueue":
         found += [one for name in CHOICES for one in _choice(after, name)]
-        found += [*_policy(after), *_checks(after), *_variants(before, after), *_selector(after)]
+        found += [*_whole_queue(after), *_policy(after), *_variants(before, after), *_selector(after)]
     return found
 
 
@@ -69,6 +71,12 @@ def _choice(spec: Spec, name: str) -> Iterator[Broken]:
     known, value = CHOICES[name], _dig(spec, POLICY_PATHS[name])
     if value is not None and value not in known:
         yield Broken("choice", ("value", name), {"value": str(value), "known": ", ".join(known)})
+
+
+def _parent(kind: str, spec: Spec, api_version: str) -> Iterator[Broken]:
+    name = spec.get(parent_field(kind, spec, api_version))
+    if name is not None and not is_object_name(str(name)):
+        yield Broken("object_name", ("value", "parent"), {"name": str(name)})
 
 
 def _local(before: Spec, after: Spec) -> Iterator[Broken]:
@@ -130,10 +138,11 @@ def _groups(spec: Spec) -> Iterator[Broken]:
     yield from _too_many("groups", (), len(groups), MOST_GROUPS)
     flavors = [str(flavor["name"]) for group in groups for flavor in group.get("flavors") or ()]
     covered = [str(name) for group in groups for name in group.get("coveredResources") or ()]
-    yield from _too_many("flavors of the queue", (), len(flavors), MOST_OF_ALL)
-    yield from _too_many("resources of the queue", (), len(covered), MOST_OF_ALL)
     for name in sorted({name for name in flavors if flavors.count(name) > 1}):
         yield Broken("duplicate_flavor", ("flavor", name), {"flavor": name})
+    for name in sorted(set(flavors)):
+        if not is_object_name(name):
+            yield Broken("object_name", ("flavor", name), {"name": name})
     for name in sorted({name for name in covered if covered.count(name) > 1}):
         yield Broken("duplicate_resource", ("resource", name), {"resource": name})
     for name in covered:
@@ -148,7 +157,6 @@ def _group(group: Mapping[str, Any]) -> Iterator[Broken]:
     place: Place = ("flavor", str(flavors[0]["name"])) if flavors else ()
     yield from _too_many("flavors of a group", place, len(flavors), MOST_FLAVORS)
     yield from _too_many("resources of a group", place, len(covered), MOST_RESOURCES)
-    yield from _too_many("cells of a group", place, len(flavors) * len(covered), MOST_CELLS_OF_GROUP)
     if not flavors or not covered:
         yield Broken("empty_group", place, {})
     for flavor in flavors:
@@ -160,16 +168,33 @@ def _group(group: Mapping[str, Any]) -> Iterator[Broken]:
             yield Broken("resource_order", ("flavor", params["flavor"]), params)
 
 
+def _whole_queue(spec: Spec) -> Iterator[Broken]:
+    """Sizes that only the webhook of ClusterQueues looks at: a Cohort may be larger."""
+    groups = spec.get("resourceGroups") or []
+    for name in ("flavors", "coveredResources"):
+        what = "flavors of the queue" if name == "flavors" else "resources of the queue"
+        yield from _too_many(what, (), sum(len(group.get(name) or ()) for group in groups), MOST_OF_ALL)
+    for group in groups:
+        cells = [len(flavor.get("resources") or ()) for flavor in group.get("flavors") or ()]
+        place: Place = ("flavor", str(group["flavors"][0]["name"])) if cells else ()
+        yield from _too_many("cells of a group", place, sum(cells), MOST_CELLS_OF_GROUP)
+
+
 def _too_many(what: str, place: Place, found: int, most: int) -> Iterator[Broken]:
     if found > most:
         code = "too_many_" + what.replace(" ", "_")
         yield Broken(code, place, {"found": str(found), "most": str(most)})
 
 
+def is_object_name(name: str) -> bool:
+    """A DNS name of at most 253 signs, as objects of Kubernetes are called."""
+    return len(name) <= 253 and bool(_DNS_NAME.fullmatch(name))
+
+
 def is_label_key(name: str) -> bool:
     """A qualified name: an optional DNS prefix of at most 253 signs, a slash, a name of at most 63."""
     prefix, slash, rest = name.rpartition("/")
-    if slash and (len(prefix) > 253 or not _LABEL_PREFIX.fullmatch(prefix)):
+    if slash and (not is_object_name(prefix)):
         return False
     return bool(_LABEL_NAME.fullmatch(rest))
 
@@ -182,6 +207,10 @@ def _policy(spec: Spec) -> Iterator[Broken]:
     borrow = _dig(spec, POLICY_PATHS["borrow_within_cohort"]) or "Never"
     if reclaim == "Never" and borrow != "Never":
         yield Broken("borrow_needs_reclaim", ("value", "borrow_within_cohort"), {"policy": str(borrow)})
+    threshold = _dig(spec, POLICY_PATHS["max_priority_threshold"])
+    if isinstance(threshold, int) and not -(2**31) <= threshold < 2**31:
+        known = f"{-(2**31)}…{2**31 - 1}"
+        yield Broken("number", ("value", "borrow_within_cohort"), {"value": str(threshold), "known": known})
     preference = _dig(spec, POLICY_PATHS["preference"])
     searches = (
         _dig(spec, POLICY_PATHS["when_can_borrow"]) or "MayStopSearch",
@@ -189,16 +218,6 @@ def _policy(spec: Spec) -> Iterator[Broken]:
     )
     if preference and searches != ("TryNextFlavor", "TryNextFlavor"):
         yield Broken("preference_needs_search", ("value", "preference"), {"preference": str(preference)})
-
-
-def _checks(spec: Spec) -> Iterator[Broken]:
-    """An admission check that is for certain flavors may only name flavors of the queue."""
-    listed = {flavor for flavor, _resource, _cell in cells_of(spec)}
-    for check in _dig(spec, ("admissionChecksStrategy", "admissionChecks")) or ():
-        for flavor in check.get("onFlavors") or ():
-            if flavor not in listed:
-                params = {"check": str(check.get("name")), "flavor": str(flavor)}
-                yield Broken("check_names_flavor", ("flavor", str(flavor)), params)
 
 
 def _variants(before: Spec, after: Spec) -> Iterator[Broken]:
@@ -218,11 +237,15 @@ def _variants(before: Spec, after: Spec) -> Iterator[Broken]:
 
 def _selector(spec: Spec) -> Iterator[Broken]:
     selector = spec.get("namespaceSelector") or {}
-    for name in selector.get("matchLabels") or {}:
-        if not is_label_key(str(name)):
+    for name, value in (selector.get("matchLabels") or {}).items():
+        if not is_label_key(str(name)) or not _is_label_value(value):
             yield Broken("selector", (), {"label": str(name)})
     for expression in selector.get("matchExpressions") or ():
-        needs = _OPERATORS.get(str(expression.get("operator")))
-        good = needs is not None and bool(expression.get("values")) == needs
+        needs, values = _OPERATORS.get(str(expression.get("operator"))), expression.get("values") or ()
+        good = needs is not None and bool(values) == needs and all(map(_is_label_value, values))
         if not good or not is_label_key(str(expression.get("key") or "")):
             yield Broken("selector", (), {"label": str(expression.get("key"))})
+
+
+def _is_label_value(value: Any) -> bool:
+    return value == "" or (isinstance(value, str) and bool(_LABEL_NAME.fullmatch(value)))

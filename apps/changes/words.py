@@ -41,6 +41,9 @@ _REFUSALS: Words = {
     "weight_too_small": gettext_lazy("A fair weight is 0 or more than 1n, not %(value)s."),
     "duplicate_flavor": gettext_lazy("The flavor %(flavor)s is listed twice."),
     "duplicate_resource": gettext_lazy("The resource %(resource)s is in two resource groups."),
+    "object_name": gettext_lazy(
+        "“%(name)s” cannot be a name: small letters, digits, dashes and points, a letter or digit at both ends."
+    ),
     "resource_name": gettext_lazy("%(resource)s cannot be the name of a resource."),
     "resource_count": gettext_lazy("The flavor %(flavor)s must list exactly these resources: %(covered)s."),
     "resource_order": gettext_lazy(
@@ -64,9 +67,6 @@ _REFUSALS: Words = {
     ),
     "preference_needs_search": gettext_lazy(
         "The preference %(preference)s needs TryNextFlavor both for borrowing and for preempting."
-    ),
-    "check_names_flavor": gettext_lazy(
-        "The admission check %(check)s is for the flavor %(flavor)s, which the queue would not list."
     ),
     "immutable": gettext_lazy("%(field)s cannot be changed once it is set."),
     "variants_one_group": gettext_lazy(
@@ -108,6 +108,9 @@ _WARNINGS: Words = {
     ),
     "flavor_in_use": gettext_lazy(
         "Work still holds %(held)s %(resource)s of %(flavor)s here. It runs on, outside of any quota."
+    ),
+    "check_names_flavor": gettext_lazy(
+        "The admission check %(check)s is for the flavor %(flavor)s, which the queue would not list any more. Kueue accepts it up to version 0.17; later versions refuse it."
     ),
     "limits_dropped": gettext_lazy(
         "Outside of a cohort there are no limits: the borrowing and lending limits of %(cells)s are taken away too."

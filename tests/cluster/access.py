@@ -1,8 +1,9 @@
 """Which cluster the tests in this folder run against, and kubeconfigs derived from its own.
 
 Nothing is assumed of it but a Kubernetes API; what needs Kueue, or the right to create something, is skipped with
-the reason where it is missing. What is written has names that begin with "portal-test-" and is removed: a
-WorkloadPriorityClass and a HyperNode that nobody uses, and, where fake nodes are kept alive, what `stage` provokes.
+the reason where it is missing. What is written has names that begin with "portal-test-" or "rules-" and is removed: a
+WorkloadPriorityClass and a HyperNode that nobody uses, queues and cohorts to which edits are tried, and, where fake
+nodes are kept alive, what `stage` provokes.
 """
 
 from __future__ import annotations

@@ -29,6 +29,7 @@ _PLURALS = {
     "ResourceFlavor": "resourceflavors",
     "WorkloadPriorityClass": "workloadpriorityclasses",
     "AdmissionCheck": "admissionchecks",
+    "Cohort": "cohorts",
     "ClusterQueue": "clusterqueues",
     "LocalQueue": "localqueues",
 }
@@ -51,12 +52,12 @@ def conditions(item: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 class Stage:
-    def __init__(self, writer: ApiClient, version: str) -> None:
+    def __init__(self, writer: ApiClient, version: str, purpose: str = "portal-test") -> None:
         self.core: Any = CoreV1Api(writer)
         self.batch: Any = BatchV1Api(writer)
         self.custom: Any = CustomObjectsApi(writer)
         self.version = version
-        self.prefix = f"portal-test-{uuid.uuid4().hex[:6]}"
+        self.prefix = f"{purpose}-{uuid.uuid4().hex[:6]}"
         self.namespace = self.prefix
         self._made: list[tuple[str, str]] = []
         self._nodes: list[str] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -231,6 +232,20 @@ def test_flavors_that_come_and_go() -> None:
     ]
     assert report.warnings[1].params["held"] == "6"
     assert checked(edits, ORG, RED, flavors=None).warnings[0].code == "flavor_in_use"
+
+
+def test_a_flavor_that_an_admission_check_names() -> None:
+    """Only what the edit brings about: a check that named an absent flavor before says nothing new."""
+    seen = queue("red", "org", "8")
+    checks = [{"name": "budget", "onFlavors": ["h100", "old"]}, {"name": "all"}]
+    seen = replace(seen, spec={**seen.spec, "admissionChecksStrategy": {"admissionChecks": checks}})
+    gone = [{"kind": "ClusterQueue", "name": "red", "set": {"remove": [{"flavor": "h100"}]}}]
+    report = checked(gone, ORG, seen, held={})
+    (warning,) = [one for one in report.warnings if one.code == "check_names_flavor"]
+    assert (warning.field, warning.params) == ("edits.0.set.remove.0", {"check": "budget", "flavor": "h100"})
+    assert report.refusals == ()
+    grown = checked([nominal("ClusterQueue", "red", "9")], ORG, seen)
+    assert "check_names_flavor" not in {one.code for one in grown.warnings}
 
 
 def test_a_circle_of_cohorts() -> None:

@@ -77,6 +77,11 @@ CQ: list[tuple[str, Callable[[Spec], Any], list[tuple[str, tuple[str, ...]]]]] =
     ("flavor twice", groups(group(["h100", "h100"], ["cpu"])), [("duplicate_flavor", ("flavor", "h100"))]),
     ("flavor in two groups", groups(group(["h100"], ["cpu"]), group(["h100"], [GPU])), [("duplicate_flavor", ("flavor", "h100"))]),
     ("resource in two groups", groups(group(["h100"], [GPU]), group(["a100"], [GPU])), [("duplicate_resource", ("resource", GPU))]),
+    ("flavor's name", groups(group(["H100"], ["cpu"])), [("object_name", ("flavor", "H100"))]),
+    ("flavor's name of 253", groups(group(["x" * 253], ["cpu"])), []),
+    ("flavor's name of 254", groups(group(["x" * 254], ["cpu"])), [("object_name", ("flavor", "x" * 254))]),
+    ("cohort's name", put("cohortName", "a_b"), [("object_name", ("value", "parent"))]),
+    ("cohort's name with a point", put("cohortName", "a.b-1"), []),
     ("resource's name", groups(group(["h100"], ["a b"])), [("resource_name", ("resource", "a b"))]),
     ("17 groups", groups(*(group([f"f{n}"], [f"r{n}"]) for n in range(17))), [("too_many_groups", ())]),
     ("16 groups", groups(*(group([f"f{n}"], [f"r{n}"]) for n in range(16))), []),
@@ -88,6 +93,8 @@ CQ: list[tuple[str, Callable[[Spec], Any], list[tuple[str, tuple[str, ...]]]]] =
     ("513 cells in a group", groups(group([f"f{n}" for n in range(27)], [f"r{n}" for n in range(19)])), [("too_many_cells_of_a_group", ("flavor", "f0"))]),
     ("512 cells in a group", groups(group([f"f{n}" for n in range(32)], [f"r{n}" for n in range(16)])), []),
     ("borrow without reclaim", put("preemption", {"borrowWithinCohort": {"policy": "LowerPriority"}}), [("borrow_needs_reclaim", ("value", "borrow_within_cohort"))]),
+    ("threshold of 32 bits", put("preemption.borrowWithinCohort", {"policy": "LowerPriority", "maxPriorityThreshold": 2**31}), [("number", ("value", "borrow_within_cohort"))]),
+    ("threshold of 31 bits", put("preemption.borrowWithinCohort", {"policy": "LowerPriority", "maxPriorityThreshold": -(2**31)}), []),
     ("preference", put("flavorFungibility.preference", "BorrowingOverPreemption"), [("preference_needs_search", ("value", "preference"))]),
     ("preference and both searches", put("flavorFungibility", {"whenCanBorrow": "TryNextFlavor", "whenCanPreempt": "TryNextFlavor", "preference": "BorrowingOverPreemption"}), []),
     ("weight -1", put("fairSharing.weight", "-1"), [("negative", ("value", "fair_weight"))]),
@@ -96,10 +103,14 @@ CQ: list[tuple[str, Callable[[Spec], Any], list[tuple[str, tuple[str, ...]]]]] =
     ("weight 0", put("fairSharing.weight", "0"), []),
     ("stop policy", put("stopPolicy", "Pause"), [("choice", ("value", "stop_policy"))]),
     ("strategy", put("queueingStrategy", "LIFO"), [("choice", ("value", "strategy"))]),
-    ("check for a flavor that is gone", put("admissionChecksStrategy.admissionChecks", [{"name": "c", "onFlavors": ["h100", "old"]}]), [("check_names_flavor", ("flavor", "old"))]),
+    ("check for a flavor that is gone: for later versions only", put("admissionChecksStrategy.admissionChecks", [{"name": "c", "onFlavors": ["h100", "old"]}]), []),
     ("selector's operator", put("namespaceSelector.matchExpressions", [{"key": "team", "operator": "Is", "values": ["a"]}]), [("selector", ())]),
     ("selector's values", put("namespaceSelector.matchExpressions", [{"key": "team", "operator": "Exists", "values": ["a"]}]), [("selector", ())]),
     ("selector", put("namespaceSelector.matchExpressions", [{"key": "team", "operator": "In", "values": ["a"]}]), []),
+    ("selector's label", put("namespaceSelector.matchLabels", {"team": "a b"}), [("selector", ())]),
+    ("selector's empty label", put("namespaceSelector.matchLabels", {"team": ""}), []),
+    ("selector's key", put("namespaceSelector.matchLabels", {"a/b/c": "x"}), [("selector", ())]),
+    ("selector's value", put("namespaceSelector.matchExpressions", [{"key": "team", "operator": "In", "values": ["a", "-a"]}]), [("selector", ())]),
     ("variants changed", put("concurrentAdmissionPolicy", {"x": 1}), [("immutable", ())]),
 ]  # fmt: skip
 
@@ -132,6 +143,22 @@ def test_a_cohort_needs_a_parent_for_limits_and_may_lend_more_than_it_has() -> N
     assert [(one.code, one.place) for one in broken("Cohort", {}, spec)] == [
         ("no_parent", (*H, "lending_limit"))
     ]
+
+
+COHORTS: list[tuple[str, Spec, list[tuple[str, Any]]]] = [
+    ("1024 flavors", {"resourceGroups": [group([f"f{g}-{n}" for n in range(64)], [f"r{g}"]) for g in range(16)]}, []),
+    ("4096 cells in a group", {"resourceGroups": [group([f"f{n}" for n in range(64)], [f"r{n}" for n in range(64)])]}, []),
+    ("17 groups", {"resourceGroups": [group([f"f{n}"], [f"r{n}"]) for n in range(17)]}, [("too_many_groups", ())]),
+    ("65 flavors in a group", {"resourceGroups": [group([f"f{n}" for n in range(65)], ["cpu"])]}, [("too_many_flavors_of_a_group", ("flavor", "f0"))]),
+    ("parent's name", {"parentName": "All"}, [("object_name", ("value", "parent"))]),
+    ("flavor's name", {"resourceGroups": [group(["h100-"], ["cpu"])]}, [("object_name", ("flavor", "h100-"))]),
+    ("no spec", {}, []),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("words", "spec", "expected"), COHORTS, ids=[row[0] for row in COHORTS])
+def test_a_cohort(words: str, spec: Spec, expected: list[tuple[str, Any]]) -> None:
+    assert [(one.code, one.place) for one in broken("Cohort", {}, spec)] == expected
 
 
 @pytest.mark.parametrize(
