@@ -47,6 +47,32 @@ class ProblemSerializer(serializers.Serializer):  # type: ignore[type-arg]
     errors = FaultSerializer(many=True, read_only=True)  # type: ignore[assignment]
 
 
+class RefusalSerializer(ProblemSerializer):
+    """Why a request was not moved on: `code` is stable, `state` the present one; a conflict says the present `version`
+    and `who` brought it about."""
+
+    code = Text(required=False)
+    state = Text(required=False)
+    version = serializers.IntegerField(read_only=True, required=False)
+    who = Text(required=False)
+
+
+_REFUSALS = {
+    403: "The caller sees it and may not do this.",
+    409: "It is not where this can be done, or moved on since it was seen.",
+    422: "The Idempotency-Key was used for another call.",
+    428: "Say which version you saw.",
+}
+_IDEMPOTENCY = OpenApiParameter(
+    name="Idempotency-Key",
+    location=OpenApiParameter.HEADER,
+    description="The same call with the same key is done once; remembered for 48 hours.",
+)
+_IF_MATCH = OpenApiParameter(
+    name="If-Match",
+    location=OpenApiParameter.HEADER,
+    description="The ETag as it was seen, instead of `version`.",
+)
 _PROBLEMS = {
     (status, "application/problem+json"): OpenApiResponse(ProblemSerializer, description=text)
     for status, text in (
@@ -83,8 +109,55 @@ def documented(
     return decorate
 
 
-def _envelope(view: type[ReadView], operation: str, *, many: bool) -> serializers.Serializer[Any]:
-    fields: dict[str, Any] = {
+def documented_write(
+    method: str,
+    *,
+    operation: str,
+    summary: str,
+    body: type[serializers.Serializer[Any]],
+    answer: type[serializers.Serializer[Any]],
+    status: int | tuple[int, ...] = 200,
+    problems: tuple[int, ...] = (),
+    precondition: bool = False,
+) -> Callable[[V], V]:
+    """Class decorator for one write of a view: `status` of what was done, `problems` beside those of every route.
+    `precondition`: it takes If-Match."""
+
+    def decorate(view: V) -> V:
+        codes = (status,) if isinstance(status, int) else status
+        answered = _detail_envelope(operation, answer)
+        responses: dict[Any, Any] = {(code, "application/json"): answered for code in codes}
+        refused = {
+            (code, "application/problem+json"): OpenApiResponse(
+                RefusalSerializer if code in (403, 409) else ProblemSerializer, description=_REFUSALS[code]
+            )
+            for code in problems
+        }
+        schema = extend_schema(
+            operation_id=operation,
+            summary=summary,
+            description=(sys.modules[view.__module__].__doc__ or "").strip(),
+            tags=[view.route],
+            parameters=[_IDEMPOTENCY, *([_IF_MATCH] if precondition else [])],
+            request=body,
+            responses={**responses, **_PROBLEMS, **refused},
+        )
+        return extend_schema_view(**{method: schema})(view)
+
+    return decorate
+
+
+def _detail_envelope(operation: str, item: type[serializers.Serializer[Any]]) -> serializers.Serializer[Any]:
+    return _named(operation, "Answer", _envelope_fields() | {"result": item(read_only=True)})
+
+
+def _named(operation: str, suffix: str, fields: dict[str, Any]) -> serializers.Serializer[Any]:
+    name = "".join(part.title() for part in operation.split("-"))
+    return inline_serializer(f"{name}{suffix}", fields)
+
+
+def _envelope_fields() -> dict[str, Any]:
+    return {
         "as_of": Instant(
             allow_null=True, help_text="Age of the oldest source; null when nothing was collected."
         ),
@@ -97,14 +170,15 @@ def _envelope(view: type[ReadView], operation: str, *, many: bool) -> serializer
             help_text="Sources that never brought data: the answer leaves them out.",
         ),
     }
-    if many:
-        fields |= getattr(view, "extra_fields", {})
-        fields["next"] = Text(allow_null=True, help_text="Path and query of the next page; null on the last.")
-        fields["results"] = view.item(many=True, read_only=True)
-    else:
-        fields["result"] = view.item(read_only=True)
-    name = "".join(part.title() for part in operation.split("-"))
-    return inline_serializer(f"{name}{'Page' if many else 'Answer'}", fields)
+
+
+def _envelope(view: type[ReadView], operation: str, *, many: bool) -> serializers.Serializer[Any]:
+    if not many:
+        return _detail_envelope(operation, view.item)
+    fields = _envelope_fields() | getattr(view, "extra_fields", {})
+    fields["next"] = Text(allow_null=True, help_text="Path and query of the next page; null on the last.")
+    fields["results"] = view.item(many=True, read_only=True)
+    return _named(operation, "Page", fields)
 
 
 def _parameters(view: type[ReadView], *, many: bool) -> list[OpenApiParameter]:

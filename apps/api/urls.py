@@ -17,6 +17,12 @@ from apps.api.loans import LoansView
 from apps.api.nodes import NodesView, NodeView
 from apps.api.queue_detail import QueueView
 from apps.api.queues import QueuesView
+from apps.api.quota_changes import (
+    QuotaChangeDeedView,
+    QuotaChangesCalendarView,
+    QuotaChangesView,
+    QuotaChangeView,
+)
 from apps.api.quota_history import QuotaHistoryView
 from apps.api.quotas import QuotasView
 from apps.api.rates import RatesView
@@ -35,6 +41,7 @@ app_name = "api"
 
 # Kubernetes names: no slash, no control characters.
 NAME = r"[-.A-Za-z0-9_:]{1,253}"
+NUMBER = r"[1-9][0-9]{0,17}"
 
 urlpatterns = [
     path("v1/clusters/", ClustersView.as_view(), name="clusters"),
@@ -59,6 +66,14 @@ urlpatterns = [
     path("v1/quotas/history/", QuotaHistoryView.as_view(), name="quota-history"),
     path("v1/quotas/loans/", LoansView.as_view(), name="quota-loans"),
     path("v1/quotas/what-if/", WhatIfView.as_view(), name="what-if"),
+    path("v1/quota-changes/", QuotaChangesView.as_view(), name="quota-changes"),
+    path("v1/quota-changes/calendar/", QuotaChangesCalendarView.as_view(), name="quota-changes-calendar"),
+    re_path(rf"^v1/quota-changes/(?P<pk>{NUMBER})/$", QuotaChangeView.as_view(), name="quota-change"),
+    re_path(
+        rf"^v1/quota-changes/(?P<pk>{NUMBER})/(?P<deed>[a-z_]+)/$",
+        QuotaChangeDeedView.as_view(),
+        name="quota-change-deed",
+    ),
     path("v1/workloads/", WorkloadsView.as_view(), name="workloads"),
     re_path(rf"^v1/workloads/(?P<uid>{NAME})/$", WorkloadView.as_view(), name="workload"),
     re_path(rf"^v1/workloads/(?P<uid>{NAME})/explanation/$", ExplanationView.as_view(), name="explanation"),

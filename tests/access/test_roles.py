@@ -15,7 +15,7 @@ import pytest
 from django.contrib import admin
 from django.urls import URLPattern, URLResolver, get_resolver
 
-from apps.api.tests.world import ROLES, World, quarantine
+from apps.api.tests.world import ROLES, World, change_requests, quarantine
 
 EVERYBODY = (302, 200, 200, 200, 200, 200, 200)
 RED = (302, 404, 200, 200, 404, 200, 200)
@@ -23,6 +23,7 @@ BLUE = (302, 404, 404, 404, 200, 200, 200)
 ALL_TEAMS = (302, 404, 404, 404, 404, 200, 200)
 ADMIN = (302, 404, 404, 404, 404, 404, 200)
 NOTHING = (302, 404, 404, 404, 404, 404, 404)
+ASKERS = (302, 404, 404, 200, 200, 404, 200)
 PUBLIC = (200, 200, 200, 200, 200, 200, 200)
 
 
@@ -68,6 +69,23 @@ ROUTES: dict[str, list[Case]] = {
         ("/queues/what-if/?cluster=east&queue=ClusterQueue/blue-cq", BLUE),
         ("/queues/what-if/?cluster=east&queue=ClusterQueue/none", NOTHING),
         ("/queues/what-if/?cluster=east&queue=Cohort/all", ALL_TEAMS),
+    ],
+    "console:change_new": [
+        ("/changes/new/", ASKERS),
+        ("/changes/new/?format=csv", ASKERS),
+        ("/changes/new/?cluster=none", NOTHING),
+        ("/changes/new/?team=red", (302, 404, 404, 200, 404, 404, 200)),
+        ("/changes/new/?cluster=east&object=ClusterQueue/red-cq", (302, 404, 404, 200, 404, 404, 200)),
+        ("/changes/new/?cluster=east&object=ClusterQueue/blue-cq", (302, 404, 404, 404, 200, 404, 200)),
+        ("/changes/new/?cluster=east&object=LocalQueue/red-ns/red-lq", (302, 404, 404, 200, 404, 404, 200)),
+        ("/changes/new/?cluster=east&object=Cohort/all", ADMIN),
+        ("/changes/new/?cluster=east&object=ClusterQueue/none", NOTHING),
+        ("/changes/new/?replaces={red_change}", (302, 404, 404, 200, 404, 404, 200)),
+        ("/changes/new/?replaces=0", NOTHING),
+    ],
+    "console:change_edit": [
+        ("/changes/{red_change}/edit/", (302, 404, 403, 200, 404, 404, 403)),
+        ("/changes/0/edit/", NOTHING),
     ],
     "console:findings": [
         ("/findings/", EVERYBODY),
@@ -201,6 +219,21 @@ ROUTES: dict[str, list[Case]] = {
         ("/api/v1/quotas/loans/?direction=lent&everything=on", rest(EVERYBODY)),
     ],
     "api:what-if": [("/api/v1/quotas/what-if/", (401, *(405,) * 6))],
+    "api:quota-changes": [
+        ("/api/v1/quota-changes/", rest(EVERYBODY)),
+        ("/api/v1/quota-changes/?inbox=on&state=open&kind=ClusterQueue&name=red-cq", rest(EVERYBODY)),
+    ],
+    "api:quota-changes-calendar": [("/api/v1/quota-changes/calendar/", rest(EVERYBODY))],
+    "api:quota-change": [
+        ("/api/v1/quota-changes/{red_change}/", rest((302, 404, 200, 200, 404, 404, 200))),
+        ("/api/v1/quota-changes/{blue_change}/", rest((302, 404, 404, 404, 200, 404, 200))),
+        ("/api/v1/quota-changes/{platform_change}/", rest(ADMIN)),
+        ("/api/v1/quota-changes/999999999999999999/", rest(NOTHING)),
+    ],
+    "api:quota-change-deed": [
+        ("/api/v1/quota-changes/{red_change}/approve/", (401, *(405,) * 6)),
+        ("/api/v1/quota-changes/{red_change}/none/", (401, *(405,) * 6)),
+    ],
     "api:workloads": [("/api/v1/workloads/", rest(EVERYBODY))],
     "api:workload": [
         ("/api/v1/workloads/uid-red-waits/", rest(RED)),
@@ -261,15 +294,19 @@ def test_every_route_has_its_place_in_this_file() -> None:
 
 @pytest.mark.parametrize(("name", "path", "expected"), CASES, ids=[path for _name, path, _expected in CASES])
 def test_each_role_gets_what_it_may(world: World, name: str, path: str, expected: Any) -> None:
-    broken = quarantine(world)
-    path = path.format(quarantine=broken.pk)
+    named = {"quarantine": quarantine(world).pk}
+    if "_change}" in path:
+        named |= {f"{name}_change": request.pk for name, request in change_requests(world).items()}
+    path = path.format(**named)
     got = {role: world.client(role).get(path).status_code for role in ROLES}
     assert got == dict(zip(ROLES, expected, strict=True))
 
 
 @pytest.mark.parametrize(("name", "path", "expected"), [case for case in CASES if case[2][0] == 302])
 def test_strangers_are_sent_to_the_login(world: World, name: str, path: str, expected: Any) -> None:
-    response = world.client("anonymous").get(path.format(quarantine=1))
+    response = world.client("anonymous").get(
+        path.format(quarantine=1, red_change=1, blue_change=1, platform_change=1)
+    )
     assert response.headers["Location"].startswith("/login/?next=/")
 
 
