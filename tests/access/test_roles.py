@@ -70,6 +70,25 @@ ROUTES: dict[str, list[Case]] = {
         ("/queues/what-if/?cluster=east&queue=ClusterQueue/none", NOTHING),
         ("/queues/what-if/?cluster=east&queue=Cohort/all", ALL_TEAMS),
     ],
+    "console:changes": [
+        ("/changes/", EVERYBODY),
+        ("/changes/?inbox=on&state=open&kind=ClusterQueue&name=red-cq", EVERYBODY),
+        ("/changes/?format=csv&table=changes", EVERYBODY),
+        ("/changes/?cluster=none", NOTHING),
+        ("/changes/?team=red", (302, 404, 200, 200, 404, 404, 200)),
+        ("/changes/?team=-", ADMIN),
+    ],
+    "console:changes_calendar": [
+        ("/changes/calendar/", EVERYBODY),
+        ("/changes/calendar/?format=csv&table=calendar", EVERYBODY),
+    ],
+    "console:change": [
+        ("/changes/{red_change}/", (302, 404, 200, 200, 404, 404, 200)),
+        ("/changes/{red_change}/?format=csv&table=timeline", (302, 404, 200, 200, 404, 404, 200)),
+        ("/changes/{blue_change}/", (302, 404, 404, 404, 200, 404, 200)),
+        ("/changes/{platform_change}/", ADMIN),
+        ("/changes/99999999999999999999/", NOTHING),
+    ],
     "console:change_new": [
         ("/changes/new/", ASKERS),
         ("/changes/new/?format=csv", ASKERS),
