@@ -58,6 +58,7 @@ class ChangeTable(PortalTable):
     reason = TextColumn(verbose_name=_("Reason"), visible=False, orderable=False)
 
     class Meta(PortalTable.Meta):
+        attrs = {"class": "data top"}
         empty_text = _("There is no such request.")
 
     def render_pk(self, record: ChangeRequest) -> SafeString:
@@ -172,11 +173,20 @@ class PlanTable(PortalTable):
         hide_small=True,
     )
     answer = TextColumn(
-        verbose_name=_("Answer"), accessor="step__answer", visible=False, classes="wide", orderable=False
+        verbose_name=_("What the cluster said"), accessor="step__answer", classes="wide", orderable=False
     )
 
     class Meta(PortalTable.Meta):
         empty_text = _("Nothing is planned yet: the check says what would be written.")
+
+    def unused(self) -> list[str]:
+        """Columns that say nothing yet."""
+        steps = [row.step for row in self.data]
+        return [
+            name
+            for name in ("sent_at", "done_at", "written_version", "observed_at", "answer")
+            if not any(getattr(step, name) for step in steps)
+        ]
 
     def render_trial(self, record: PlanRow) -> SafeString | str:
         if record.trial is None:

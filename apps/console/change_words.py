@@ -32,7 +32,8 @@ ACTIONS = {
     "observe": gettext_lazy("Seen in the cluster"),
     "supersede": gettext_lazy("Replaced by another request"),
     "expire": gettext_lazy("Expired"),
-    "undo": gettext_lazy("Undo asked for"),
+    "drift": gettext_lazy("Found changed by somebody else"),
+    "drift_over": gettext_lazy("Found as it was written again"),
 }
 TONES = {
     State.OBSERVED: "ok",

@@ -13,6 +13,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from apps.accounts.models import Team, User
+from apps.accounts.selectors import led_teams
 from apps.changes.filters import CLOSED, KINDS, OPEN, ChangeFilterForm, team_ids_of_requests
 from apps.changes.models import ChangeRequest, State
 from apps.changes.permissions import visible_requests
@@ -53,6 +54,7 @@ def changes(request: HttpRequest) -> HttpResponseBase:
         # Without an input of their own: links set them.
         "kept": [(name, request.GET[name]) for name in _LINKED if request.GET.get(name)],
         "waiting": waiting,
+        "may_ask": led_teams(who).exists(),
         "table": page.prepare(table),
     }
     return page.render("console/changes/list.html", context, section="changes")

@@ -29,12 +29,12 @@ from apps.changes.selectors import request_for
 from apps.changes.services import ask_undo
 from apps.changes.transitions import perform
 from apps.console.access import reader
-from apps.console.change_tables import request_url
+from apps.console.change_tables import PlanTable, request_url
 from apps.console.changes_actions import actions_of, why_not
 from apps.console.changes_view import shown, tables_of
 from apps.console.frame import QUOTA, Page
 from apps.core.formats import listed
-from apps.core.tables import table_csv, wants_csv
+from apps.core.tables import PortalTable, table_csv, wants_csv
 
 LOOK_AGAIN_SECONDS = 5
 STATUSES: dict[type[ChangeRefused], int] = {
@@ -108,7 +108,7 @@ def _show(page: Page, who: User, found: ChangeRequest, refused: Refused | None) 
         "needed": listed(str(action.label) for action in actions if action.needed),
         "why_not": why_not(found, who, now=page.now),
         "refused": refused,
-        **{name: page.prepare(table) for name, table in tables.items()},
+        **{name: page.prepare(table, hide=_unused(table)) for name, table in tables.items()},
     }
     if refused is not None:
         # A silent refresh would take away what is said and what was typed.
@@ -118,6 +118,10 @@ def _show(page: Page, who: User, found: ChangeRequest, refused: Refused | None) 
     answer = page.render("console/changes/request.html", context, section="changes")
     answer.status_code = 200 if refused is None else refused.status
     return answer
+
+
+def _unused(table: PortalTable) -> list[str]:
+    return table.unused() if isinstance(table, PlanTable) else []
 
 
 def is_busy(found: ChangeRequest, page: Page) -> bool:

@@ -7,6 +7,7 @@ not measured is not 0."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -19,7 +20,7 @@ from apps.changes.checks_model import report_from_json
 from apps.changes.filters import team_ids_of_requests
 from apps.changes.models import ChangeEffect, ChangeRequest, ChangeStep
 from apps.changes.selectors import timeline
-from apps.changes.words import step_words
+from apps.changes.words import field_name, field_value, step_words
 from apps.console.change_form_effect import Placing, effect_of
 from apps.console.change_tables import (
     MeasureRow,
@@ -32,11 +33,24 @@ from apps.console.change_tables import (
 from apps.console.change_words import standing, team_text, title, tone
 from apps.console.changes_actions import may_edit
 from apps.console.changes_objects import lines_of, object_changes
+from apps.console.edit_words import edited_name
 from apps.core.formats import resource_text
 from apps.core.tables import PortalTable
 from apps.quotas.sentences import amount_text
+from apps.quotas.what_if_places import PlacedFault
 
 Links = list[tuple[str, ChangeRequest, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class DriftLine:
+    """A field that somebody else has changed since it was written. `field` "": the object is gone."""
+
+    name: str
+    field: str
+    was: str
+    now: str
+    since: datetime
 
 
 def shown(request: ChangeRequest, steps: Sequence[ChangeStep], who: User, *, now: datetime) -> dict[str, Any]:
@@ -49,9 +63,25 @@ def shown(request: ChangeRequest, steps: Sequence[ChangeStep], who: User, *, now
         "objects": object_changes(steps, request.cluster.slug),
         "asked": lines_of(request, ()) if not steps else [],
         "editable": may_edit(request, who, now=now),
+        "drift": drift_lines(steps),
         "related": _related(request),
         **_check(request, who),
     }
+
+
+def drift_lines(steps: Iterable[ChangeStep]) -> list[DriftLine]:
+    """What is not as it was written any more, a line per field, each once."""
+    found: dict[tuple[str, str], DriftLine] = {}
+    for step in steps:
+        if step.drift_since is None:
+            continue
+        name = "/".join(part for part in (step.namespace, step.name) if part)
+        for one in step.drift or ():
+            path = str(one["path"])
+            was, now = (field_value(path, one.get(part)) for part in ("was", "now"))
+            field = field_name(path) if path else ""
+            found[name, path] = DriftLine(name, field, was, now, step.drift_since)
+    return list(found.values())
 
 
 # ---- the check ------------------------------------------------------------------------------------------------------
@@ -65,13 +95,24 @@ def _check(request: ChangeRequest, who: User) -> dict[str, Any]:
     def team_name(team_id: int | None) -> str:
         return _("Work of nobody") if team_id is None else names.get(team_id, "")
 
+    edits = request.edits
     refusals, effect = effect_of(
         report_from_json(request.report),
-        Placing(request.edits, None, {}),
+        Placing(edits, None, {}),
         team_ids=team_ids_of_requests(who),
         team_name=team_name,
     )
-    return {"refusals": refusals, "effect": effect}
+    return {
+        "refusals": [_said(one, edits) for one in refusals],
+        "warnings": [_said(one, edits) for one in effect.warnings],
+        "effect": effect,
+    }
+
+
+def _said(fault: PlacedFault, edits: Sequence[Any]) -> str:
+    """With the object's name, unless there is no other or the sentence begins with it."""
+    named = len(edits) == 1 or any(fault.text.startswith(edited_name(edit)) for edit in edits)
+    return fault.text if named else fault.said
 
 
 # ---- other requests -------------------------------------------------------------------------------------------------

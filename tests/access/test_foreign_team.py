@@ -106,6 +106,17 @@ FOREIGN: dict[str, list[Case]] = {
             '[{{"kind":"Workload","action":"remove","uid":"uid-{team}-runs"}}]',
         )),
     ],
+    "console:changes": [
+        (GONE, "/changes/?team={team}"),
+        (GONE, "/changes/?format=csv&table=changes&team={team}"),
+        (NOTHING, "/changes/?kind=ClusterQueue&name={team}-cq&requester={team}_lead"),
+        *csv("/changes/", "changes", name="{team}-cq"),
+        *csv("/changes/", "changes", namespace="{team}-ns"),
+    ],
+    "console:change": [
+        (GONE, "/changes/{change}/"),
+        *((GONE, f"/changes/{{change}}/?format=csv&table={table}") for table in ("plan", "measured", "timeline")),
+    ],
     "console:change_new": [
         *((GONE, f"/changes/new/?cluster=east&object={name}") for name in (
             "ClusterQueue/{team}-cq", "Cohort/{team}-a", "LocalQueue/{team}-ns/{team}-lq", "VolcanoQueue/{team}-vq",
@@ -187,6 +198,7 @@ FOREIGN: dict[str, list[Case]] = {
 }  # fmt: skip
 
 NAMELESS = {
+    "console:changes_calendar": "takes no name",
     "console:login": "before anybody is known",
     "console:logout": "takes no name",
     "console:preferences": "takes no name",
