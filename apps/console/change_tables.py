@@ -19,7 +19,7 @@ from apps.console.change_words import action_text, actor_text, names_of, since, 
 from apps.console.changes_objects import lines_of
 from apps.console.links import address
 from apps.core.formats import listed_apart, time_text
-from apps.core.tables import NumberColumn, PortalTable, TextColumn, TimeColumn
+from apps.core.tables import PortalTable, TextColumn, TimeColumn
 
 LINES_SHOWN = 3
 
@@ -154,7 +154,7 @@ class PlanTable(PortalTable):
     caption = _("What is written, in order")
     file_name = "change-plan"
 
-    number = NumberColumn(verbose_name=_("Step"), places=0, orderable=False)
+    number = TextColumn(verbose_name=_("Step"), orderable=False)
     text = TextColumn(verbose_name=_("What"), classes="name", orderable=False)
     path = TextColumn(verbose_name=_("Object in the API"), accessor="step__path", visible=False)
     resource_version = TextColumn(

@@ -6,7 +6,9 @@ each few seconds while nobody types. What the reader may not see is 404."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponseBase, HttpResponseRedirect
@@ -31,12 +33,14 @@ from apps.changes.transitions import perform
 from apps.console.access import reader
 from apps.console.change_tables import PlanTable, request_url
 from apps.console.changes_actions import actions_of, why_not
-from apps.console.changes_view import shown, tables_of
+from apps.console.changes_view import Deed, deeds_since, shown, tables_of
 from apps.console.frame import QUOTA, Page
 from apps.core.formats import listed
 from apps.core.tables import PortalTable, table_csv, wants_csv
 
 LOOK_AGAIN_SECONDS = 5
+SOON_SEEN = timedelta(minutes=10)
+"""After this long the collectors should have seen what was written; who still waits looks less often."""
 STATUSES: dict[type[ChangeRefused], int] = {
     Conflict: 409,
     NotPossible: 409,
@@ -49,11 +53,14 @@ DEEDS = ("submit", "approve", "reject", "ask_check", "cancel", "cancel_end", "un
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Why what was asked for was not done. `typed`: the reason that was given with it."""
+    """Why what was asked for was not done. `typed`: the reason that was given with it; `seen`: the version that was
+    looked at, where somebody else came first."""
 
     status: int
     text: str
     typed: str
+    seen: int | None = None
+    meanwhile: Sequence[Deed] = ()
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -75,12 +82,12 @@ def _do(request: HttpRequest, page: Page, who: User, pk: int) -> ChangeRequest |
     """The request to look at next, or why nothing was done."""
     name, reason = request.POST.get("do", ""), request.POST.get("reason", "")
     version = request.POST.get("version", "")
+    seen = int(version) if version.isdecimal() else None
     if name not in DEEDS:
         return Refused(400, _("The form did not say what to do."), reason)
     try:
         if name == "undo":
             return ask_undo(pk, actor=who, reason=reason, now=page.now)
-        seen = int(version) if version.isdecimal() else None
         return perform(name, pk, actor=who, seen_version=seen, now=page.now, reason=reason)
     except NotVisible:
         raise Http404 from None
@@ -90,7 +97,12 @@ def _do(request: HttpRequest, page: Page, who: User, pk: int) -> ChangeRequest |
     except ChangeRefused as error:
         if isinstance(error, NotPossible) and error.code == "reason":
             return Refused(400, _("Say why: this needs a reason."), reason)
-        return Refused(STATUSES[type(error)], refusal_text(error), reason)
+        return Refused(
+            STATUSES[type(error)],
+            refusal_text(error),
+            reason,
+            seen if isinstance(error, Conflict) else None,
+        )
 
 
 def _show(page: Page, who: User, found: ChangeRequest, refused: Refused | None) -> HttpResponseBase:
@@ -111,6 +123,8 @@ def _show(page: Page, who: User, found: ChangeRequest, refused: Refused | None) 
         **{name: page.prepare(table, hide=_unused(table)) for name, table in tables.items()},
     }
     if refused is not None:
+        if refused.seen is not None:
+            context["refused"] = replace(refused, meanwhile=deeds_since(found, refused.seen))
         # A silent refresh would take away what is said and what was typed.
         context["refresh_seconds"] = 0
     elif is_busy(found, page):
@@ -127,4 +141,9 @@ def _unused(table: PortalTable) -> list[str]:
 def is_busy(found: ChangeRequest, page: Page) -> bool:
     """The portal works on it: it will look different in seconds."""
     begun = found.starts_at is None or found.starts_at <= page.now
-    return found.check_wanted_at is not None or (found.state in (State.APPROVED, State.APPLYING) and begun)
+    fresh = found.applied_at is not None and page.now - found.applied_at < SOON_SEEN
+    return (
+        found.check_wanted_at is not None
+        or (found.state in (State.APPROVED, State.APPLYING) and begun)
+        or (found.state == State.APPLIED and fresh)
+    )

@@ -20,6 +20,7 @@ from apps.changes.checks_model import report_from_json
 from apps.changes.filters import team_ids_of_requests
 from apps.changes.models import ChangeEffect, ChangeRequest, ChangeStep
 from apps.changes.selectors import timeline
+from apps.changes.transitions import TABLE
 from apps.changes.words import field_name, field_value, step_words
 from apps.console.change_form_effect import Placing, effect_of
 from apps.console.change_tables import (
@@ -30,7 +31,7 @@ from apps.console.change_tables import (
     TimelineTable,
     request_url,
 )
-from apps.console.change_words import standing, team_text, title, tone
+from apps.console.change_words import action_text, actor_text, standing, team_text, title, tone
 from apps.console.changes_actions import may_edit
 from apps.console.changes_objects import lines_of, object_changes
 from apps.console.edit_words import edited_name
@@ -40,6 +41,7 @@ from apps.quotas.sentences import amount_text
 from apps.quotas.what_if_places import PlacedFault
 
 Links = list[tuple[str, ChangeRequest, str]]
+_MOVES = {"create", *TABLE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +115,32 @@ def _said(fault: PlacedFault, edits: Sequence[Any]) -> str:
     """With the object's name, unless there is no other or the sentence begins with it."""
     named = len(edits) == 1 or any(fault.text.startswith(edited_name(edit)) for edit in edits)
     return fault.text if named else fault.said
+
+
+# ---- deeds ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Deed:
+    """What somebody did to the request, in words."""
+
+    at: datetime
+    who: str
+    what: str
+    reason: str
+
+
+def deeds_since(request: ChangeRequest, version: int) -> list[Deed]:
+    """What moved it on from `version`: each version has its deed in the trail, the first one its making."""
+    moves = [
+        entry
+        for entry in timeline(request)
+        if entry.outcome == "done" and entry.action.partition(".")[2] in _MOVES
+    ]
+    return [
+        Deed(entry.at, actor_text(entry.actor_name), action_text(entry.action), entry.reason)
+        for entry in moves[version:]
+    ]
 
 
 # ---- other requests -------------------------------------------------------------------------------------------------

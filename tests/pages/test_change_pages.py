@@ -129,7 +129,8 @@ class TestRequest:
         answer = post(desk.world.client("approver"), request, "reject", version=seen, reason="too much")
         body = answer.content.decode()
         assert answer.status_code == 409
-        assert "admin" in body[body.index('id="refused"') :][:400]
+        said = body[body.index('id="refused"') :].split("</section>")[0]
+        assert re.findall(r": (\w+): (\w+)", said) == [("admin", "Approved")]
         assert ">too much</textarea>" in body
         assert 'data-refresh="0"' in body
         assert ChangeRequest.objects.get(pk=request.pk).state == State.APPROVED
