@@ -101,9 +101,7 @@ class Placing:
                 fault.field, input_id(fault.field), text, f"{field_label(fault.field)}: {text}"
             )
         if fault.field in self.names:
-            return PlacedFault(
-                fault.field, input_id(fault.field), text, f"{self.names[fault.field]}: {text}"
-            )
+            return PlacedFault(fault.field, input_id(fault.field), text, f"{self.names[fault.field]}: {text}")
         return self.at(fault.field, text)
 
 

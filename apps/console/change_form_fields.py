@@ -196,10 +196,10 @@ def _notes(place: Place, cell: tuple[str, str], given: CheckInput) -> list[str]:
 def unit_hint(resource: str) -> str:
     """How an amount of this resource is written."""
     if is_bytes(resource):
-        return _("in bytes: 64Gi, 1Ti")
+        return _("in bytes, such as 64Gi or 1Ti")
     if resource == "cpu":
-        return _("in cores: 8, 500m")
-    return _("in whole devices: 8") if is_device(resource) else _("a number: 8")
+        return _("in cores, such as 8 or 500m")
+    return _("in whole devices") if is_device(resource) else _("a number")
 
 
 def _difference(entry: Entry, resource: str) -> str:

@@ -35,6 +35,10 @@ PAGES = {
     "what-if": "/queues/what-if/?cluster=demo&queue=ClusterQueue/foundation-cq&change=["
     '{{"kind":"ClusterQueue","name":"foundation-cq","set":{{"quotas":'
     '[{{"flavor":"h100","resource":"nvidia.com/gpu","nominal":"56"}}]}}}}]',
+    "change-new": "/changes/new/?cluster=demo",
+    "change-form": "/changes/new/?cluster=demo&object=ClusterQueue/foundation-cq",
+    "change-form-cohort": "/changes/new/?cluster=demo&object=Cohort/research",
+    "change-form-local": "/changes/new/?cluster=demo&object=LocalQueue/foundation-models/train",
     "admissions": "/admissions/?by=cause&window=24h",
     "over-time": "/admissions/over-time/?window=14d",
     "wait-times": "/admissions/wait-times/",
