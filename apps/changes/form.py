@@ -206,6 +206,37 @@ def _read_volcano(target: Edited, data: Mapping[str, str]) -> Json:
     return wanted
 
 
+def merged(edits: Sequence[Json]) -> list[Json]:
+    """The same with one edit per object, as the form holds them: what is said later takes the place of what was said
+    before."""
+    found: dict[Place, Json] = {}
+    for edit in edits:
+        place = Place.of(edit)
+        before = found.get(place)
+        sets = (before.get("set"), edit.get("set")) if before is not None else ()
+        if len(sets) == 2 and all(isinstance(one, dict) for one in sets):
+            edit = {**edit, "set": _joined(*sets)}
+        found[place] = edit
+    return list(found.values())
+
+
+def _joined(before: Any, after: Any) -> Any:
+    if isinstance(before, dict) and isinstance(after, dict):
+        return {**before, **{name: _joined(before.get(name), value) for name, value in after.items()}}
+    if isinstance(before, list) and isinstance(after, list):
+        return _joined_lists(before, after)
+    return after
+
+
+def _joined_lists(before: list[Any], after: list[Any]) -> list[Any]:
+    """Quotas by flavor and resource; what is taken away adds up."""
+    found: dict[Any, Any] = {}
+    for at, item in enumerate([*before, *after]):
+        cell = (item.get("flavor"), item.get("resource")) if isinstance(item, dict) else at
+        found[cell] = _joined(found.get(cell), item)
+    return list(found.values())
+
+
 # ---- faults ---------------------------------------------------------------------------------------------------------
 
 

@@ -9,6 +9,8 @@ Who asks for nothing gets 404; so does whoever names what is not theirs to chang
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Sequence
 
 from django.core.exceptions import PermissionDenied
@@ -29,7 +31,8 @@ from apps.changes.errors import (
     NotVisible,
     VersionRequired,
 )
-from apps.changes.form import Place, with_fields
+from apps.changes.form import Place, merged, with_fields
+from apps.changes.idempotency import Answer, KeyReused, digest_of, once
 from apps.changes.models import ChangeRequest
 from apps.changes.permissions import standings
 from apps.changes.preview import preview
@@ -64,7 +67,7 @@ def new(request: HttpRequest) -> HttpResponseBase:
     if request.method == "POST":
         return _posted(form)
     if replaced is not None:
-        form.edits, form.asked = [dict(edit) for edit in replaced.edits], asked_of(replaced)
+        form.edits, form.asked = merged(replaced.edits), asked_of(replaced)
         form.target = form.target or first_edited(form)
     else:
         _carry_over(form)
@@ -87,7 +90,7 @@ def edit(request: HttpRequest, pk: int) -> HttpResponseBase:
     form.present, form.version, form.replaces = present, present.version, present.replaces
     if request.method == "POST":
         return _posted(form)
-    form.edits, form.asked = [dict(edit) for edit in present.edits], asked_of(present)
+    form.edits, form.asked = merged(present.edits), asked_of(present)
     form.target = form.target or first_edited(form)
     return show(form)
 
@@ -120,8 +123,8 @@ def _carry_over(form: Form) -> None:
     if tried is None or not all(isinstance(one, dict) for one in tried):
         form.complaints.append(_("The change in the address cannot be read."))
         return
-    form.edits = [one for one in tried if one.get("kind") != "Workload"]
-    if len(form.edits) < len(tried):
+    form.edits = merged([one for one in tried if one.get("kind") != "Workload"])
+    if any(one.get("kind") == "Workload" for one in tried):
         form.complaints.append(
             _("Jobs and priorities that were tried are left out: a request changes queues only.")
         )
@@ -142,6 +145,8 @@ def _posted(form: Form) -> HttpResponseBase:
     if given is None or not all(isinstance(one, dict) for one in given):
         form.complaints.append(_("What was asked for so far cannot be read."))
         given = []
+    if re.fullmatch(r"[0-9a-f]{32}", data.get("key", "")):
+        form.key = data["key"]
     form.edits = given if form.target is None else with_fields(given, form.target, data.dict())
     form.next_typed = data.get("next", "").strip()
     if (number := data.get("drop", "")).isdecimal():
@@ -217,7 +222,7 @@ def _save(form: Form) -> ChangeRequest | None:
     now = form.page.now
     try:
         if form.present is None:
-            return create_request(wanted, actor=form.user, now=now)
+            return _made_once(form, wanted)
         return edit_request(form.present.pk, wanted, actor=form.user, seen_version=form.version, now=now)
     except BadRequest as error:
         form.faults += [_of_team(form, fault) for fault in error.faults]
@@ -230,6 +235,23 @@ def _save(form: Form) -> ChangeRequest | None:
     except (NotPossible, VersionRequired) as error:
         form.complaints.append(refusal_text(error))
     return None
+
+
+def _made_once(form: Form, wanted: Wanted) -> ChangeRequest:
+    """The request; pressed twice, the button makes one."""
+
+    def make() -> Answer:
+        made = create_request(wanted, actor=form.user, now=form.page.now)
+        return Answer(303, {"id": made.pk})
+
+    data = form.page.request.POST
+    said = sorted((name, data.getlist(name)) for name in data if name not in ("csrfmiddlewaretoken", "key"))
+    digest = digest_of(form.cluster.slug.encode(), json.dumps(said).encode())
+    try:
+        answer = once(user=form.user, key=f"form-{form.key}", digest=digest, now=form.page.now, deed=make)
+    except KeyReused:  # somebody went back and asks for something else
+        return create_request(wanted, actor=form.user, now=form.page.now)
+    return ChangeRequest.objects.get(pk=answer.body["id"])
 
 
 def _of_team(form: Form, fault: Fault) -> Fault:

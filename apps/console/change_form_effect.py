@@ -143,9 +143,21 @@ def effect_of(
         warnings,
         [_team_line(line, team_name) for line in found["teams"]] + _others(found.get("others")),
         [_volcano_line(line) for line in found["volcano"]],
-        [] if found["whole"] else [_("It did not come to rest: what is shown is how far it got.")],
+        _notes(found, placing.edits),
         [gap_text(code) for code in found["gaps"]],
+        tried=any(edit.get("kind") != "VolcanoQueue" for edit in placing.edits),
     )
+
+
+def _notes(found: Mapping[str, Any], edits: Sequence[Json]) -> list[str]:
+    notes = [] if found["whole"] else [_("It did not come to rest: what is shown is how far it got.")]
+    if any(edit.get("kind") == "VolcanoQueue" for edit in edits):
+        notes.append(
+            _(
+                "Which work Volcano would start or stop cannot be told: only what queues deserve and could get."
+            )
+        )
+    return notes
 
 
 def _others(line: Mapping[str, Any] | None) -> list[TeamLine]:

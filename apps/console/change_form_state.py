@@ -4,6 +4,7 @@ cluster; output: `Form`, 404 where an object is named that is not the reader's t
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from uuid import uuid4
 
 from django.http import Http404
 
@@ -39,6 +40,8 @@ class Form:
     replaces: ChangeRequest | None = None
     version: int | None = None
     next_typed: str = ""
+    key: str = field(default_factory=lambda: uuid4().hex)
+    """Of this form: sent again with the same content, it asks for nothing more."""
     faults: list[Fault] = field(default_factory=list)
     complaints: list[str] = field(default_factory=list)
     conflict: Conflict | None = None

@@ -323,7 +323,7 @@ def without_noise(text: str) -> str:
     text = re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+(Z|\+00:00)|\d{8}T\d{4}Z|\d+\.\d{3,}", "TIME", text)
     text = re.sub(r"(changes/|replaces=)\d+", "", text)
     text = re.sub(r"-[0-9a-f]{10}(?=\")", "", text)  # charts go by a hash of their address
-    return re.sub(r'"age_seconds":\d+|name="csrfmiddlewaretoken" value="\w+"', "", text)
+    return re.sub(r'"age_seconds":\d+|name="(csrfmiddlewaretoken|key)" value="\w+"', "", text)
 
 
 def test_a_token_that_spells_a_name_is_noise() -> None:

@@ -265,6 +265,37 @@ def test_saving_leads_to_the_request(world: World) -> None:
     assert made.ends_at - made.starts_at == timedelta(days=31)
 
 
+def test_a_button_that_is_pressed_twice_makes_one_request(world: World) -> None:
+    key = re.search(r'name="key" value="([0-9a-f]{32})"', page(world))
+    assert key is not None
+    once = {"do": "save", "reason": "x", "team": "", "key": key[1], NOMINAL: "12"}
+    first, second = post(world, **once), post(world, **once)
+    assert first.headers["Location"] == second.headers["Location"]
+    assert ChangeRequest.objects.count() == 1
+    post(world, **(once | {"reason": "went back and asked for another"}))
+    assert ChangeRequest.objects.count() == 2
+
+
+def test_a_fault_does_not_use_up_the_form(world: World) -> None:
+    data = {"do": "save", "team": "", "key": "0" * 32, NOMINAL: "12"}
+    assert post(world, **data, reason="").status_code == 200
+    assert post(world, **data, reason="x").status_code == 303
+
+
+def test_a_queue_of_many_cells_is_posted_whole(world: World) -> None:
+    many = {f"nominal:f{number}:{GPU}": "0" for number in range(1200)}
+    answer = post(world, do="preview", **many, **{NOMINAL: "12"})
+    assert answer.status_code == 200
+    assert "There may be at most 512 here" in answer.content.decode()
+
+
+def test_what_volcano_would_do_is_not_made_up(world: World) -> None:
+    path = "/changes/new/?cluster=east&object=VolcanoQueue/train"
+    text = post(world, path, do="preview", weight="3").content.decode()
+    assert "Which work Volcano would start or stop cannot be told" in text
+    assert "No work would start" not in text
+
+
 def test_times_are_of_the_zone_that_is_shown(world: World, settings: Any) -> None:
     settings.TIME_ZONE = "Asia/Shanghai"
     timezone.get_default_timezone.cache_clear()
@@ -353,7 +384,7 @@ def test_a_lead_learns_nothing_of_what_is_not_theirs_by_forged_edits(world: Worl
     def tried(name: str, **more: str) -> str:
         edit = {"kind": "ClusterQueue", "name": name, "set": {"fair_weight": "2", **more}}
         answer = post(world, "/changes/new/?cluster=east", "red_lead", do="preview", edits=json.dumps([edit]))
-        text = re.sub(r'name="csrfmiddlewaretoken" value="\w+"', "", answer.content.decode())
+        text = re.sub(r'name="(csrfmiddlewaretoken|key)" value="\w+"', "", answer.content.decode())
         return text.replace(name, "NAME")
 
     assert tried("blue-cq") == tried("none-cq")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from apps.changes.edits import parse_edits
-from apps.changes.form import Edited, Place, entries, input_of, with_fields
+from apps.changes.form import Edited, Place, entries, input_of, merged, with_fields
 from apps.quotas.tests.what_if_world import GPU, a_queue
 from apps.quotas.what_if_form import Target
 
@@ -168,3 +168,44 @@ def test_a_fault_of_an_object_that_is_not_open_stands_at_its_line() -> None:
     assert input_of("edits.0.set.weight", [CASES[6][3]], red()) == ("", 0)
     assert input_of("edits", [], red()) == ("", None)
     assert input_of("edits.4.set", [], None) == ("", None)
+
+
+def test_edits_of_one_object_become_one_as_if_laid_one_after_the_other() -> None:
+    def quota(flavor: str, **more: str | None) -> dict[str, Any]:
+        return {"flavor": flavor, "resource": GPU, **more}
+
+    first = {
+        "kind": "ClusterQueue",
+        "name": "red-cq",
+        "set": {
+            "cohort": "a",
+            "quotas": [quota("h100", nominal="1"), quota("a100", nominal="2")],
+            "remove": [{"flavor": "l4"}],
+            "preemption": {"within_cluster_queue": "Never"},
+        },
+    }
+    local = {"kind": "LocalQueue", "namespace": "n", "name": "red-cq", "set": {"stop_policy": "Hold"}}
+    second = {
+        "kind": "ClusterQueue",
+        "name": "red-cq",
+        "set": {
+            "cohort": "b",
+            "quotas": [quota("h100", nominal="3", borrowing_limit=None)],
+            "remove": [{"resource": "cpu"}],
+            "preemption": {"reclaim_within_cohort": "Any"},
+        },
+    }
+    assert merged([first, local, second]) == [
+        {
+            "kind": "ClusterQueue",
+            "name": "red-cq",
+            "set": {
+                "cohort": "b",
+                "quotas": [quota("h100", nominal="3", borrowing_limit=None), quota("a100", nominal="2")],
+                "remove": [{"flavor": "l4"}, {"resource": "cpu"}],
+                "preemption": {"within_cluster_queue": "Never", "reclaim_within_cohort": "Any"},
+            },
+        },
+        local,
+    ]
+    assert merged([local]) == [local]
