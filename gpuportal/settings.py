@@ -203,6 +203,8 @@ SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
 SESSION_COOKIE_SECURE = BEHIND_TLS
 CSRF_COOKIE_SECURE = BEHIND_TLS
+# The form of a queue with as many cells as Kueue allows (16 groups of 256, three amounts each) has more than 1000 fields.
+DATA_UPLOAD_MAX_NUMBER_FIELDS = 20_000
 # The proxy's own requests are marked as secure by its header; probes ask this process directly.
 SECURE_SSL_REDIRECT = BEHIND_TLS
 SECURE_REDIRECT_EXEMPT = [r"^healthz/"]
@@ -248,6 +250,8 @@ SPECTACULAR_SETTINGS = {
         "WorkloadStateEnum": "apps.api.workloads.STATES",
         "BindingKindEnum": "apps.api.teams.BINDING_KINDS",
         "WorkloadKindEnum": "apps.api.workloads.KINDS",
+        "ChangeStateEnum": "apps.api.quota_changes_items.STATES",
+        "ChangeOriginEnum": "apps.api.quota_changes_items.ORIGINS",
     },
 }
 
