@@ -15,7 +15,7 @@ from django.utils.translation import gettext_lazy as _
 
 from apps.changes.checks_model import DryRun
 from apps.changes.models import AuditEntry, ChangeRequest, ChangeStep
-from apps.console.change_words import action_text, actor_text, names_of, since, team_text, tone
+from apps.console.change_words import action_text, actor_text, names_of, since, state_text, team_text, tone
 from apps.console.changes_objects import lines_of
 from apps.console.links import address
 from apps.core.formats import listed_apart, time_text
@@ -82,7 +82,7 @@ class ChangeTable(PortalTable):
         return listed_apart([_what(record), *lines_of(record, list(record.steps.all()))])
 
     def render_state(self, record: ChangeRequest) -> SafeString:
-        text = format_html('<span class="sev {}">{}</span>', tone(record.state), record.get_state_display())
+        text = format_html('<span class="sev {}">{}</span>', tone(record.state), state_text(record))
         if record.drifted:  # type: ignore[attr-defined]
             mark = gettext("changed back since")
             return format_html('{}<br><span class="sev bad">{}</span>', text, mark)

@@ -68,6 +68,13 @@ def tone(state: str) -> str:
     return TONES.get(State(state), "note")
 
 
+def state_text(request: ChangeRequest) -> str:
+    """What is on its way without anybody working on it is no draft."""
+    if request.origin == ChangeRequest.Origin.END and request.state in (State.DRAFT, State.CHECKED):
+        return _("To come")
+    return str(State(request.state).label)
+
+
 def team_text(request: ChangeRequest) -> str:
     """For whom it is."""
     return request.team.name if request.team is not None else _("the platform")

@@ -31,7 +31,7 @@ from apps.console.change_tables import (
     TimelineTable,
     request_url,
 )
-from apps.console.change_words import action_text, actor_text, standing, team_text, title, tone
+from apps.console.change_words import action_text, actor_text, standing, state_text, team_text, title, tone
 from apps.console.changes_actions import may_edit
 from apps.console.changes_objects import lines_of, object_changes
 from apps.console.edit_words import edited_name
@@ -40,7 +40,7 @@ from apps.core.tables import PortalTable
 from apps.quotas.sentences import amount_text
 from apps.quotas.what_if_places import PlacedFault
 
-Links = list[tuple[str, ChangeRequest, str]]
+Links = list[tuple[str, ChangeRequest, str, str]]
 _MOVES = {"create", *TABLE}
 
 
@@ -61,6 +61,7 @@ def shown(request: ChangeRequest, steps: Sequence[ChangeStep], who: User, *, now
         "title": title(request),
         "standing": standing(request, steps, now=now),
         "tone": tone(request.state),
+        "state": state_text(request),
         "for_whom": team_text(request),
         "objects": object_changes(steps, request.cluster.slug),
         "asked": lines_of(request, ()) if not steps else [],
@@ -147,19 +148,18 @@ def deeds_since(request: ChangeRequest, version: int) -> list[Deed]:
 
 
 def _related(request: ChangeRequest) -> Links:
-    """(how it is related, the other request, its address): all are of the same team, so that whoever reads one may
+    """(how it is related, the other request, its address, its state): all are of the same team, so that whoever reads one may
     read the others."""
-    found: Links = []
+    found: list[tuple[str, ChangeRequest]] = []
     if request.reverts is not None:
-        found.append((_("Takes back"), request.reverts, request_url(request.reverts)))
+        found.append((_("Takes back"), request.reverts))
     if request.replaces is not None:
-        found.append((_("Replaces"), request.replaces, request_url(request.replaces)))
-    for other in request.replaced_by.order_by("pk"):
-        found.append((_("Replaced by"), other, request_url(other)))
+        found.append((_("Replaces"), request.replaces))
+    found += [(_("Replaced by"), other) for other in request.replaced_by.order_by("pk")]
     for other in request.reverted_by.order_by("pk"):
         how = _("Taken back at its end by") if other.origin == ChangeRequest.Origin.END else _("Undone by")
-        found.append((how, other, request_url(other)))
-    return found
+        found.append((how, other))
+    return [(how, other, request_url(other), state_text(other)) for how, other in found]
 
 
 # ---- tables ---------------------------------------------------------------------------------------------------------
