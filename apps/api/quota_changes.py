@@ -28,18 +28,18 @@ from apps.api.quota_changes_bodies import (
     CREATED,
     DECIDED,
     EDITED,
-    QuotaChangeCreateSerializer,
-    QuotaChangeDeedSerializer,
-    QuotaChangeEditSerializer,
+    ChangeCreateSerializer,
+    ChangeDeedBodySerializer,
+    ChangeEditSerializer,
     body_of,
     reason_of,
     version_of,
     wanted_of,
 )
 from apps.api.quota_changes_items import (
-    CalendarItemSerializer,
-    QuotaChangeItemSerializer,
-    QuotaChangeSerializer,
+    ChangeCalendarItemSerializer,
+    ChangeRequestItemSerializer,
+    ChangeRequestSerializer,
     told,
     told_in_calendar,
     told_whole,
@@ -68,7 +68,7 @@ class Writing:
 
     def whole(self, request: ChangeRequest, reading: Reading) -> dict[str, Any]:
         data = told_whole(request, reading.user, reading.team_ids, now=reading.now)
-        result = QuotaChangeSerializer(data, context={"reading": reading}).data
+        result = ChangeRequestSerializer(data, context={"reading": reading}).data
         return {**cast(ReadView, self).envelope(reading), "result": result}
 
     def write(
@@ -116,15 +116,16 @@ def refusal(request: Request, error: errors.ChangeRefused) -> Response:
         409: _("Not possible now"),
         400: _("Invalid fields"),
     }
-    faults, more = [], {}
+    faults: list[Fault] = []
+    more: dict[str, Any] = dict.fromkeys(("code", "state", "version", "who")) if status in (403, 409) else {}
     if isinstance(error, errors.BadRequest):
         faults = [Fault(one.field, one.code, request_fault_text(one)) for one in error.faults]
     elif isinstance(error, errors.Conflict):
-        more = {"state": str(error.state), "version": error.version, "who": error.who}
+        more |= {"code": "moved", "state": str(error.state), "version": error.version, "who": error.who}
     elif isinstance(error, errors.NotPossible):
-        more = {"state": str(error.state), "code": error.code}
+        more |= {"code": error.code, "state": str(error.state)}
     elif isinstance(error, errors.NotAllowed):
-        more = {"code": error.code}
+        more |= {"code": error.code}
     detail = str(NotFound().detail) if status == 404 else refusal_text(error)
     return problem(
         request, kind=kind, title=titles[status], status_code=status, detail=detail, faults=faults, more=more
@@ -157,14 +158,14 @@ class FilteredList(ListView):
     "post",
     operation="quota-change-create",
     summary="Ask for a change of quota",
-    body=QuotaChangeCreateSerializer,
-    answer=QuotaChangeSerializer,
+    body=ChangeCreateSerializer,
+    answer=ChangeRequestSerializer,
     status=201,
     problems=(403, 422),
 )
 @documented(operation="quota-changes", summary="Requests to change quota, the newest first")
 class QuotaChangesView(Writing, FilteredList):
-    item = QuotaChangeItemSerializer
+    item = ChangeRequestItemSerializer
 
     def page(self, reading: Reading, *, after: Key | None, size: int) -> Page[Any]:
         form = cast(ChangeFilterForm, reading.form)
@@ -188,7 +189,7 @@ class QuotaChangesView(Writing, FilteredList):
     summary="What holds for a time, and what is approved to start later; the next to change first",
 )
 class QuotaChangesCalendarView(FilteredList):
-    item = CalendarItemSerializer
+    item = ChangeCalendarItemSerializer
     key_shape = (str, int)
 
     def page(self, reading: Reading, *, after: Key | None, size: int) -> Page[Any]:
@@ -208,8 +209,8 @@ def _edited(method: str, summary: str) -> Any:
         method,
         operation=f"quota-change-{method}",
         summary=summary,
-        body=QuotaChangeEditSerializer,
-        answer=QuotaChangeSerializer,
+        body=ChangeEditSerializer,
+        answer=ChangeRequestSerializer,
         problems=(403, 409, 422, 428),
         precondition=True,
     )
@@ -222,7 +223,7 @@ class QuotaChangeView(Writing, DetailView):
     """The ETag is the version."""
 
     route = ROUTE
-    item = QuotaChangeSerializer
+    item = ChangeRequestSerializer
 
     def get(self, request: Request, **kwargs: str) -> Response:
         reading = self.read(request)
@@ -264,8 +265,8 @@ def _all_of(data: dict[str, Any]) -> dict[str, Any]:
     "post",
     operation="quota-change-deed",
     summary="Move a request on",
-    body=QuotaChangeDeedSerializer,
-    answer=QuotaChangeSerializer,
+    body=ChangeDeedBodySerializer,
+    answer=ChangeRequestSerializer,
     status=(200, 201),
     problems=(403, 409, 422, 428),
     precondition=True,
@@ -274,7 +275,7 @@ class QuotaChangeDeedView(Writing, DetailView):
     """`deed`: ask_check, submit, approve, reject, cancel (of an end too), or undo, which makes a new request."""
 
     route = ROUTE
-    item = QuotaChangeSerializer
+    item = ChangeRequestSerializer
     http_method_names = ["post", "options"]
 
     def post(self, request: Request, pk: str, deed: str) -> Response:

@@ -36,7 +36,7 @@ MOST_VERSION = 2**31 - 1
 _ETAG = re.compile(r'(?:W/)?"(\d{1,10})"')
 
 
-class QuotaChangeEditSerializer(serializers.Serializer):  # type: ignore[type-arg]
+class ChangeEditSerializer(serializers.Serializer):  # type: ignore[type-arg]
     """`version` may be said by If-Match instead. PUT takes what is left out as nothing, PATCH as it was."""
 
     edits = serializers.ListField(
@@ -57,7 +57,7 @@ class QuotaChangeEditSerializer(serializers.Serializer):  # type: ignore[type-ar
     version = serializers.IntegerField(required=False)
 
 
-class QuotaChangeCreateSerializer(serializers.Serializer):  # type: ignore[type-arg]
+class ChangeCreateSerializer(serializers.Serializer):  # type: ignore[type-arg]
     """`team` null: for the platform itself."""
 
     cluster = serializers.SlugField()
@@ -71,7 +71,7 @@ class QuotaChangeCreateSerializer(serializers.Serializer):  # type: ignore[type-
     replaces = serializers.IntegerField(required=False, allow_null=True)
 
 
-class QuotaChangeDeedSerializer(serializers.Serializer):  # type: ignore[type-arg]
+class ChangeDeedBodySerializer(serializers.Serializer):  # type: ignore[type-arg]
     """`version`: needed to submit, approve and reject; may be said by If-Match instead. `reason`: needed to reject, to
     undo and to cancel an end."""
 

@@ -33,7 +33,7 @@ class ChangedObjectSerializer(serializers.Serializer):  # type: ignore[type-arg]
     name = Text()
 
 
-class QuotaChangeItemSerializer(serializers.Serializer):  # type: ignore[type-arg]
+class ChangeRequestItemSerializer(serializers.Serializer):  # type: ignore[type-arg]
     """`team` null: the platform itself. `version` grows with everything that happens to the request. `decided_by` is
     who approved or rejected it; `self_approved`: it was whoever asked. `closed_at` null: something is still to happen."""
 
@@ -66,13 +66,13 @@ class QuotaChangeItemSerializer(serializers.Serializer):  # type: ignore[type-ar
     failure = Text()
 
 
-class CalendarItemSerializer(QuotaChangeItemSerializer):
+class ChangeCalendarItemSerializer(ChangeRequestItemSerializer):
     """`next_at`: when it starts or ends; where that has passed, its end waits for somebody."""
 
     next_at = Instant()
 
 
-class FoundSerializer(serializers.Serializer):  # type: ignore[type-arg]
+class ChangeFindingSerializer(serializers.Serializer):  # type: ignore[type-arg]
     """A refusal or warning at the field of the edit that brings it about."""
 
     code = Text()
@@ -81,7 +81,7 @@ class FoundSerializer(serializers.Serializer):  # type: ignore[type-arg]
     text = Text()
 
 
-class DryRunSerializer(serializers.Serializer):  # type: ignore[type-arg]
+class ChangeDryRunSerializer(serializers.Serializer):  # type: ignore[type-arg]
     """What the API server answered to a step with dryRun=All: `verdict` accepted, refused or unknown; `text` verbatim."""
 
     position = serializers.IntegerField(read_only=True)
@@ -90,16 +90,16 @@ class DryRunSerializer(serializers.Serializer):  # type: ignore[type-arg]
     text = Text()
 
 
-class ReportSerializer(serializers.Serializer):  # type: ignore[type-arg]
+class ChangeReportSerializer(serializers.Serializer):  # type: ignore[type-arg]
     """`what_if` null: not tried. See docs/api.md."""
 
-    refusals = FoundSerializer(many=True, read_only=True)
-    warnings = FoundSerializer(many=True, read_only=True)
+    refusals = ChangeFindingSerializer(many=True, read_only=True)
+    warnings = ChangeFindingSerializer(many=True, read_only=True)
     what_if = serializers.DictField(read_only=True, allow_null=True)
-    dry_run = DryRunSerializer(many=True, read_only=True)
+    dry_run = ChangeDryRunSerializer(many=True, read_only=True)
 
 
-class StepSerializer(serializers.Serializer):  # type: ignore[type-arg]
+class ChangeStepSerializer(serializers.Serializer):  # type: ignore[type-arg]
     """One write. `body`: the JSON patch, or Volcano's Command. `before`, `after`: the spec as it was checked and as it is
     to be; `diff` the same as YAML, `words` in words. `sent_at` without `done_at`: only the cluster knows. `drift`: what
     somebody else changed of it since."""
@@ -141,7 +141,7 @@ class ChangeEffectSerializer(serializers.Serializer):  # type: ignore[type-arg]
     waiting_units = DecimalText(allow_null=True)
 
 
-class DeedSerializer(serializers.Serializer):  # type: ignore[type-arg]
+class ChangeDeedSerializer(serializers.Serializer):  # type: ignore[type-arg]
     """One entry of the audit trail. `outcome`: done, or refused."""
 
     sequence = serializers.IntegerField(read_only=True)
@@ -152,7 +152,7 @@ class DeedSerializer(serializers.Serializer):  # type: ignore[type-arg]
     reason = Text()
 
 
-class QuotaChangeSerializer(QuotaChangeItemSerializer):
+class ChangeRequestSerializer(ChangeRequestItemSerializer):
     """`possible`: what the reader could do to it now. `edits`: as asked for. `replaced_by`: the request that took its
     place or is to take it; `reverted_by`: those that take it back."""
 
@@ -160,10 +160,10 @@ class QuotaChangeSerializer(QuotaChangeItemSerializer):
     possible = serializers.ListField(child=Text(), read_only=True)
     replaced_by = serializers.ListField(child=serializers.IntegerField(), read_only=True)
     reverted_by = serializers.ListField(child=serializers.IntegerField(), read_only=True)
-    report = ReportSerializer(read_only=True, allow_null=True)
-    steps = StepSerializer(many=True, read_only=True)
+    report = ChangeReportSerializer(read_only=True, allow_null=True)
+    steps = ChangeStepSerializer(many=True, read_only=True)
     effects = ChangeEffectSerializer(many=True, read_only=True)
-    timeline = DeedSerializer(many=True, read_only=True)
+    timeline = ChangeDeedSerializer(many=True, read_only=True)
 
 
 _PLAIN = (

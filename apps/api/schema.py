@@ -48,13 +48,13 @@ class ProblemSerializer(serializers.Serializer):  # type: ignore[type-arg]
 
 
 class RefusalSerializer(ProblemSerializer):
-    """Why a request was not moved on: `code` is stable, `state` the present one; a conflict says the present `version`
-    and `who` brought it about."""
+    """Why a request was not moved on. `code` is stable: role or own (403); moved, state, origin or what is in the way
+    (409). `state`: the present one; after a move also the present `version`, and `who` brought it about."""
 
-    code = Text(required=False)
-    state = Text(required=False)
-    version = serializers.IntegerField(read_only=True, required=False)
-    who = Text(required=False)
+    code = Text()
+    state = Text(allow_null=True)
+    version = serializers.IntegerField(read_only=True, allow_null=True)
+    who = Text(allow_null=True)
 
 
 _REFUSALS = {

@@ -14,8 +14,22 @@ from drf_spectacular.validation import validate_schema
 
 from apps.api.openapi import document, document_yaml
 from apps.api.tests.test_reads import LISTS
-from apps.api.tests.world import World
+from apps.api.tests.world import World, change_requests
 from apps.api.urls import urlpatterns
+
+CHANGE = "/api/v1/quota-changes/{id}/"
+METHODS = {
+    "/api/v1/quotas/what-if/": {"post"},
+    "/api/v1/quota-changes/": {"get", "post"},
+    CHANGE: {"get", "put", "patch"},
+    f"{CHANGE}{{deed}}/": {"post"},
+}
+WRITES = {
+    ("/api/v1/quota-changes/", "post"): {"201", "403", "422"},
+    (CHANGE, "put"): {"200", "403", "409", "422", "428"},
+    (CHANGE, "patch"): {"200", "403", "409", "422", "428"},
+    (f"{CHANGE}{{deed}}/", "post"): {"200", "201", "403", "409", "422", "428"},
+}
 
 
 @pytest.fixture(scope="module")
@@ -52,10 +66,11 @@ def test_every_route_is_documented(schema: dict[str, Any]) -> None:
     }
     assert len(schema["paths"]) == len(routes)
     for path, operations in schema["paths"].items():
-        method = "post" if path == "/api/v1/quotas/what-if/" else "get"
-        assert set(operations) == {method}, path
-        assert operations[method]["summary"]
-        assert set(operations[method]["responses"]) == {"200", "400", "401", "404"}
+        assert set(operations) == METHODS.get(path, {"get"}), path
+        for method, operation in operations.items():
+            assert operation["summary"]
+            more = WRITES.get((path, method), {"200"})
+            assert set(operation["responses"]) == {"400", "401", "404"} | more, path
 
 
 def test_what_a_what_if_takes_and_answers_is_described(world: World, schema: dict[str, Any]) -> None:
@@ -90,6 +105,29 @@ def test_a_detail_answers_what_the_document_promises(
     world: World, schema: dict[str, Any], route: str, path: str
 ) -> None:
     check(schema, f"/api/v1/{route}", world.client("admin").get(f"/api/v1/{path}"))
+
+
+def test_change_requests_answer_what_the_document_promises(world: World, schema: dict[str, Any]) -> None:
+    pk = change_requests(world)["red"].pk
+    lead, viewer = world.client("red_lead"), world.client("viewer")
+    check(schema, "/api/v1/quota-changes/", lead.get("/api/v1/quota-changes/"))
+    check(schema, "/api/v1/quota-changes/calendar/", lead.get("/api/v1/quota-changes/calendar/"))
+    check(schema, CHANGE, lead.get(f"/api/v1/quota-changes/{pk}/"))
+    calls: tuple[Any, ...] = (
+        (lead, "patch", "", {"reason": "more", "version": 1}, 200),
+        (lead, "patch", "", {"reason": "more", "version": 1}, 409),
+        (lead, "put", "", {"reason": "more"}, 428),
+        (viewer, "patch", "", {"reason": "more", "version": 2}, 403),
+        (lead, "post", "submit/", {"version": 2}, 409),
+        (lead, "post", "cancel/", {}, 200),
+    )
+    for client, method, deed, body, status in calls:
+        response = getattr(client, method)(
+            f"/api/v1/quota-changes/{pk}/{deed}", body, content_type="application/json"
+        )
+        assert response.status_code == status, response.content
+        media = "application/json" if status < 300 else "application/problem+json"
+        check(schema, f"{CHANGE}{{deed}}/" if deed else CHANGE, response, media=media, method=method)
 
 
 @pytest.mark.parametrize(("path", "status"), [("teams/?x=1", 400), ("teams/none/", 404)])
