@@ -10,7 +10,9 @@ from apps.accounts.selectors import led_teams
 from apps.changes.editable import Editable
 from apps.changes.filters import KINDS
 from apps.changes.form import Place
+from apps.changes.models import ChangeRequest, State
 from apps.changes.permissions import may_ask_for
+from apps.changes.requests import Origin
 from apps.console.change_form_state import asks_for
 from apps.console.links import address
 from apps.fleet.models import Cluster
@@ -31,6 +33,14 @@ def ask_url(
 
 def team_ask_url(user: User, team: Team, cluster_slug: str) -> str:
     return address("change_new", cluster=cluster_slug, team=team.slug) if may_ask_for(user, team) else ""
+
+
+def replace_url(user: User, request: ChangeRequest) -> str:
+    """Of what waits for a decision or its time and cannot be edited any more: another one in its place."""
+    waits = request.origin == Origin.ASKED and request.state in (State.AWAITING, State.APPROVED)
+    return (
+        address("change_new", replaces=str(request.pk)) if waits and may_ask_for(user, request.team) else ""
+    )
 
 
 def tried_ask_url(user: User, scene: Scene, changes: Sequence[Json]) -> str:

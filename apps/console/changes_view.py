@@ -23,6 +23,7 @@ from apps.changes.selectors import timeline
 from apps.changes.transitions import TABLE
 from apps.changes.words import field_name, field_value, step_words
 from apps.console.change_form_effect import Placing, effect_of
+from apps.console.change_form_links import replace_url
 from apps.console.change_tables import (
     MeasureRow,
     MeasureTable,
@@ -66,6 +67,7 @@ def shown(request: ChangeRequest, steps: Sequence[ChangeStep], who: User, *, now
         "objects": object_changes(steps, request.cluster.slug),
         "asked": lines_of(request, ()) if not steps else [],
         "editable": may_edit(request, who, now=now),
+        "replace_url": replace_url(who, request),
         "drift": drift_lines(steps),
         "related": _related(request),
         **_check(request, who),

@@ -10,10 +10,12 @@ from decimal import Decimal
 
 from django.http import Http404, HttpRequest, HttpResponseBase
 
+from apps.accounts.models import User
 from apps.accounts.selectors import visible_teams
 from apps.admissions.queue_work import QueueName, holding_in, waiting_in
 from apps.console.access import reader
 from apps.console.change_form_links import ask_url
+from apps.console.change_form_state import asks_for
 from apps.console.charts import Chart
 from apps.console.frame import WORK, Page
 from apps.console.links import address, finding_url, queue_url, with_query
@@ -37,13 +39,13 @@ SIBLINGS_SHOWN = 30
 
 
 def queue(request: HttpRequest, cluster: str, kind: str, name: str) -> HttpResponseBase:
-    page = Page.open(request, sources=WORK)
+    page, who = Page.open(request, sources=WORK), reader(request)
     found = _detail(page, cluster, kind, name)
-    tables = _tables(page, found)
+    tables = _tables(page, found, who)
     for key, table in tables.items():
         if wants_csv(request, key):
             return table_csv(table, request)
-    who, node = reader(request), found.node
+    node = found.node
     team_ids = node.team_ids if node is not None and kind != "LocalQueue" else ()
     team_ids = team_ids or tuple(row.team_id for row in found.local_queues if row.team_id is not None)
     context = {
@@ -152,7 +154,7 @@ def _shares(node: QueueNode) -> bool:
     return node.system == "kueue" and bool(node.parent or node.in_cycle)
 
 
-def _tables(page: Page, found: QueueDetail) -> dict[str, PortalTable]:
+def _tables(page: Page, found: QueueDetail, who: User) -> dict[str, PortalTable]:
     node = found.node
     rows = node.rows if node is not None else ()
     numbers = VolcanoQuotaTable if found.kind == "VolcanoQueue" else QueueQuotaTable
@@ -163,7 +165,7 @@ def _tables(page: Page, found: QueueDetail) -> dict[str, PortalTable]:
     if node is not None and node.children and found.kind != "LocalQueue":
         tables["children"] = ChildTable(node.children, prefix="c-")
     if found.kind == "ClusterQueue":
-        tables["localqueues"] = LocalQueueTable(found.local_queues, prefix="l-")
+        tables["localqueues"] = LocalQueueTable(found.local_queues, asks_for=asks_for(who), prefix="l-")
     if found.kind != "Cohort":
         named = QueueName(found.cluster, found.kind, found.name, found.namespace)
         tables["waiting"] = WaitingTable(

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+from typing import Any
+
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
+from apps.changes.form import Place
 from apps.console.links import address, queue_url
 from apps.console.queue_tree import by_unit
 from apps.console.quota_table import AmountColumn, QuotaTable
@@ -153,9 +158,36 @@ class LocalQueueTable(PortalTable):
     admitted = NumberColumn(verbose_name=_("Admitted"))
     stop_policy = TextColumn(verbose_name=_("Stop policy"), visible=False)
     reason = TextColumn(verbose_name=_("State"), empty_values=())
+    ask = TextColumn(
+        verbose_name=_("Change"), empty_values=(), orderable=False, exclude_from_export=True, hide_small=True
+    )
 
     class Meta(PortalTable.Meta):
         empty_text = _("No LocalQueue leads here: no work can enter.")
+
+    def __init__(
+        self, rows: Sequence[LocalQueueRow], *, asks_for: Collection[int] | None = (), **kwargs: Any
+    ) -> None:
+        """`asks_for`: the teams for whose queues the reader may ask for changes, None for all."""
+        self._asks_for = asks_for
+        super().__init__(rows, **kwargs)
+        if not any(self._may_ask(row) for row in rows):
+            self.columns.hide("ask")
+
+    def _may_ask(self, row: LocalQueueRow) -> bool:
+        return self._asks_for is None or row.team_id in self._asks_for
+
+    def render_ask(self, record: LocalQueueRow) -> SafeString | str:
+        if not self._may_ask(record):
+            return NOT_APPLICABLE
+        place = Place("LocalQueue", record.namespace, record.name)
+        url = address("change_new", cluster=record.cluster.slug, object=place.key)
+        return format_html(
+            '<a href="{}" aria-label="{}">{}</a>',
+            url,
+            gettext("Ask for a change of %(name)s") % {"name": place.label},
+            gettext("Ask"),
+        )
 
     def render_reason(self, record: LocalQueueRow) -> SafeString | str:
         if record.stop_policy != "None":

@@ -505,6 +505,20 @@ def test_who_may_ask_finds_the_way_to_the_form(world: World, path: str, link: st
         assert (link in page(world, path, role=role)) == found, role
 
 
+def test_a_row_of_a_local_queue_leads_to_its_form(world: World) -> None:
+    path, link = "/queues/east/ClusterQueue/red-cq/", "object=LocalQueue%2Fred-ns%2Fred-lq"
+    for role, found in (("admin", True), ("red_lead", True), ("viewer", False), ("finance", False)):
+        assert (link in page(world, path, role=role)) == found, role
+
+
+def test_a_request_that_waits_leads_to_one_in_its_place(world: World, draft: ChangeRequest) -> None:
+    path, link = f"/changes/{draft.pk}/", f"/changes/new/?replaces={draft.pk}"
+    assert link not in page(world, path, role="red_lead")
+    ChangeRequest.objects.filter(pk=draft.pk).update(state="awaiting_approval", asked_at=world.now)
+    for role, found in (("admin", True), ("red_lead", True), ("viewer", False)):
+        assert (link in page(world, path, role=role)) == found, role
+
+
 def test_a_volcano_queue_leads_to_its_form(world: World) -> None:
     text = page(world, "/queues/east/VolcanoQueue/train/")
     assert "object=VolcanoQueue%2Ftrain" in text
