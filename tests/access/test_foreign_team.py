@@ -21,6 +21,7 @@ from django.urls import URLPattern, URLResolver, get_resolver
 
 from apps.api.base import ReadView
 from apps.api.tests.world import GPU, World, change_requests
+from apps.changes.services import DEEDS
 from apps.fleet.models import TeamBinding
 
 from .test_busy_fleet import make_busy
@@ -194,6 +195,7 @@ FOREIGN: dict[str, list[Case]] = {
         (GONE, "/api/v1/workloads/uid-{team}-runs/explanation/"),
         (GONE, "/api/v1/workloads/pod-{team}/explanation/"),
     ],
+    "api:quota-change": [(GONE, "/api/v1/quota-changes/{change}/")],
     "api:nowhere": [(GONE, "/api/v1/{team}/")],
 }  # fmt: skip
 
@@ -206,6 +208,7 @@ NAMELESS = {
     "console:unknown_texts": "for platform admins",
     "console:glossary": "words, not objects",
     "api:what-if": "tested with bodies below",
+    "api:quota-change-deed": "tested with bodies below",
     "api:schema": "the document is the same for all",
     "api:docs": "the document is the same for all",
     "healthz-live": "takes no name",
@@ -220,13 +223,14 @@ NAMING = {
     "q": (NOTHING, "{team}-"),
     "under": (NOTHING, "Cohort/{team}-a"),
     "name": (NOTHING, "{team}-cq"),
+    "requester": (NOTHING, "{team}_lead"),
 }
 OF_THE_FLEET = frozenset(
     {
         "cluster", "system", "state", "flavor", "resource", "everything", "bucket", "model", "sharing_mode", "node",
         "idle", "component", "version", "outliers", "capacity_type", "kind", "level", "pod", "cause", "reason",
         "deactivated", "by", "window", "severity", "code", "basis", "since", "until", "from", "to", "step",
-        "after_seq", "area", "direction", "origin", "size", "which", "layer",
+        "after_seq", "mine", "inbox", "area", "direction", "origin", "size", "which", "layer",
     }
 )  # fmt: skip
 
@@ -396,3 +400,51 @@ def test_a_what_if_about_the_own_team_names_nobody_else(busy: World, name: str) 
 @pytest.mark.parametrize("name", list(BODIES))
 def test_who_reads_every_team_may_try_everything(busy: World, name: str) -> None:
     assert post(busy, BODIES[name], OTHER, role="finance")[0] == 200
+
+
+# ---- writes about change requests by REST ---------------------------------------------------------------------------
+
+WRITES = [
+    ("put", "{change}/"),
+    ("patch", "{change}/"),
+    *(("post", f"{{change}}/{deed}/") for deed in DEEDS),
+]
+
+
+@pytest.mark.parametrize(("method", "path"), WRITES)
+def test_a_write_to_another_teams_request_answers_like_one_to_none(
+    busy: World, method: str, path: str
+) -> None:
+    client, changes = busy.client("red_lead"), changes_of(busy)
+    body = json.dumps({"version": 1, "reason": "x"})
+    foreign, absent = (
+        getattr(client, method)(
+            "/api/v1/quota-changes/" + named(path, team, changes), body, content_type="application/json"
+        )
+        for team in (OTHER, ABSENT)
+    )
+    assert foreign.status_code == absent.status_code == 404
+    assert without_name(foreign.content.decode(), OTHER) == without_name(absent.content.decode(), ABSENT)
+    assert foreign.headers.get("ETag") is None
+
+
+EDITS: dict[str, dict[str, Any]] = {
+    name: BODIES[name] for name in ("queue", "cohort", "move")
+} | {
+    "local": {"kind": "LocalQueue", "namespace": "{team}-ns", "name": "{team}-lq", "set": {"stop_policy": "Hold"}},
+    "volcano": {"kind": "VolcanoQueue", "name": "{team}-vq", "set": {"weight": 3}},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("team", [OWN, "{team}"], ids=["for-the-own-team", "for-the-other"])
+@pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
+def test_what_is_another_teams_cannot_be_asked_for(busy: World, edit: dict[str, Any], team: str) -> None:
+    body = json.dumps({"cluster": "east", "team": team, "edits": [edit], "reason": "x"})
+    answers = [
+        busy.client("red_lead").post(
+            "/api/v1/quota-changes/", body.replace("{team}", name), content_type="application/json"
+        )
+        for name in (OTHER, ABSENT)
+    ]
+    assert [found.status_code for found in answers] == [400, 400]
+    assert answers[0].content == answers[1].content
