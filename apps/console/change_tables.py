@@ -41,7 +41,7 @@ class ChangeTable(PortalTable):
     file_name = "changes"
 
     pk = TextColumn(verbose_name=_("No."))
-    edits = TextColumn(verbose_name=_("What"), classes="wide", orderable=False)
+    edits = TextColumn(verbose_name=_("Change"), classes="wide", orderable=False)
     state = TextColumn(verbose_name=_("State"))
     since = TimeColumn(verbose_name=_("Since"), empty_values=(), orderable=False, hide_small=True)
     team = TextColumn(verbose_name=_("Team"), accessor="team__name", empty_values=(), hide_small=True)
@@ -155,7 +155,7 @@ class PlanTable(PortalTable):
     file_name = "change-plan"
 
     number = TextColumn(verbose_name=_("Step"), orderable=False)
-    text = TextColumn(verbose_name=_("What"), classes="name", orderable=False)
+    text = TextColumn(verbose_name=_("Write"), classes="name", orderable=False)
     path = TextColumn(verbose_name=_("Object in the API"), accessor="step__path", visible=False)
     resource_version = TextColumn(
         verbose_name=_("Version that was checked"), accessor="step__resource_version", visible=False
@@ -213,12 +213,15 @@ _TRIAL_TONES = {"accepted": "ok", "refused": "bad", "unknown": "note"}
 
 @dataclass(frozen=True, slots=True)
 class MeasureRow:
-    """One number of a queue at the moments around a change: as text, "" where it is not noted (yet)."""
+    """One number of a queue at the moments around a change: as text, "" where it was not noted (yet). `tells` False:
+    there is nothing to see in it."""
 
     queue: str
     resource: str
     what: str
     moments: Mapping[str, str]
+    is_device: bool
+    tells: bool
 
 
 class MeasureTable(PortalTable):
@@ -229,7 +232,7 @@ class MeasureTable(PortalTable):
 
     queue = TextColumn(verbose_name=_("Queue"), classes="name", orderable=False)
     resource = TextColumn(verbose_name=_("Resource"), orderable=False)
-    what = TextColumn(verbose_name=_("What"), orderable=False)
+    what = TextColumn(verbose_name=_("Number"), orderable=False)
     before = TextColumn(verbose_name=_("Before"), accessor="moments__before", classes="num", orderable=False)
     soon = TextColumn(
         verbose_name=_("After 15 minutes"), accessor="moments__15m", classes="num", orderable=False
@@ -248,8 +251,8 @@ class TimelineTable(PortalTable):
 
     at = TimeColumn(verbose_name=_("When"), orderable=False)
     actor_name = TextColumn(verbose_name=_("Who"), orderable=False)
-    action = TextColumn(verbose_name=_("Deed"), orderable=False)
-    reason = TextColumn(verbose_name=_("Why"), classes="wide", orderable=False)
+    action = TextColumn(verbose_name=_("Deed"), classes="wide", orderable=False)
+    reason = TextColumn(verbose_name=_("Why"), visible=False, orderable=False)
     outcome = TextColumn(verbose_name=_("Outcome"), visible=False, orderable=False)
 
     class Meta(PortalTable.Meta):
@@ -258,13 +261,14 @@ class TimelineTable(PortalTable):
     def render_actor_name(self, value: str) -> str:
         return actor_text(value)
 
-    def render_action(self, record: AuditEntry) -> SafeString | str:
-        text = action_text(record.action)
-        if record.outcome == "done":
+    def render_action(self, record: AuditEntry) -> SafeString:
+        text = format_html("{}", action_text(record.action))
+        if record.outcome != "done":
+            mark = gettext("was not allowed, nothing was done")
+            text = format_html('{}<br><span class="sev warn">{}</span>', text, mark)
+        if not record.reason:
             return text
-        return format_html(
-            '{}<br><span class="sev warn">{}</span>', text, gettext("was not allowed, nothing was done")
-        )
+        return format_html('{}<br><span class="soft prose">{}</span>', text, record.reason)
 
     def value_action(self, record: AuditEntry) -> str:
         return record.action

@@ -14,7 +14,7 @@ from apps.changes.models import ChangeRequest, ChangeStep, State, objects_of
 from apps.core.formats import listed, time_text
 
 ACTIONS = {
-    "create": gettext_lazy("Asked for"),
+    "create": gettext_lazy("Request made"),
     "save": gettext_lazy("Edited"),
     "ask_check": gettext_lazy("Check asked for"),
     "note_check": gettext_lazy("Checked against the cluster"),

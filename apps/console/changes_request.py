@@ -33,7 +33,7 @@ from apps.changes.transitions import perform
 from apps.console.access import reader
 from apps.console.change_tables import PlanTable, request_url
 from apps.console.changes_actions import actions_of, why_not
-from apps.console.changes_view import Deed, deeds_since, shown, tables_of
+from apps.console.changes_view import Deed, deeds_since, for_page, shown, tables_of
 from apps.console.frame import QUOTA, Page
 from apps.core.formats import listed
 from apps.core.tables import PortalTable, table_csv, wants_csv
@@ -120,7 +120,7 @@ def _show(page: Page, who: User, found: ChangeRequest, refused: Refused | None) 
         "needed": listed(str(action.label) for action in actions if action.needed),
         "why_not": why_not(found, who, now=page.now),
         "refused": refused,
-        **{name: page.prepare(table, hide=_unused(table)) for name, table in tables.items()},
+        **{name: page.prepare(table, hide=_unused(table)) for name, table in for_page(tables).items()},
     }
     if refused is not None:
         if refused.seen is not None:

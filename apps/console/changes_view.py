@@ -6,13 +6,14 @@ not measured is not 0."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from apps.accounts.models import User
 from apps.accounts.selectors import visible_teams
@@ -38,6 +39,7 @@ from apps.console.changes_objects import lines_of, object_changes
 from apps.console.edit_words import edited_name
 from apps.core.formats import resource_text
 from apps.core.tables import PortalTable
+from apps.fleet.registry import is_device
 from apps.quotas.sentences import amount_text
 from apps.quotas.what_if_places import PlacedFault
 
@@ -171,32 +173,56 @@ def tables_of(request: ChangeRequest, steps: Sequence[ChangeStep]) -> dict[str, 
     trials = {} if request.report is None else report_from_json(request.report).dry_run
     by_position = {one.position: one for one in trials}
     plan = [PlanRow(step, step_words(step), by_position.get(step.position)) for step in steps]
-    effects = request.effects.order_by("queue", "resource")
     return {
         "plan": PlanTable(plan, prefix="p-"),
-        "measured": MeasureTable(list(measure_rows(effects)), prefix="m-"),
+        "measured": MeasureTable(measure_rows(request.effects.order_by("queue", "resource")), prefix="m-"),
         "timeline": TimelineTable(timeline(request), prefix="t-"),
     }
 
 
-def measure_rows(effects: Iterable[ChangeEffect]) -> Iterator[MeasureRow]:
-    """A row per queue, resource and number that was seen at any of the moments."""
+def for_page(tables: Mapping[str, PortalTable]) -> dict[str, PortalTable]:
+    """What the page shows: accelerators first, without numbers that stay 0; the downloads hold everything."""
+    told = [row for row in tables["measured"].data if row.tells]
+    return {
+        **tables,
+        "measured": MeasureTable([row for row in told if row.is_device], prefix="m-"),
+        "other_measured": MeasureTable([row for row in told if not row.is_device], prefix="o-"),
+    }
+
+
+_MEASURES = {
+    "nominal": gettext_lazy("nominal"),
+    "held": gettext_lazy("held"),
+    "borrowed": gettext_lazy("of that borrowed"),
+    "admitted_workloads": gettext_lazy("admitted workloads"),
+    "waiting_workloads": gettext_lazy("waiting workloads"),
+    "waiting_units": gettext_lazy("wanted by waiting work"),
+}
+
+
+def measure_rows(effects: Iterable[ChangeEffect]) -> list[MeasureRow]:
+    """A row per queue, resource and number that was known at any of the moments."""
     found: dict[tuple[str, str], dict[str, ChangeEffect]] = {}
     for effect in effects:
         found.setdefault((effect.queue, effect.resource), {})[effect.moment] = effect
-    measures = {
-        "nominal": _("nominal"),
-        "held": _("held"),
-        "borrowed": _("of that borrowed"),
-        "admitted_workloads": _("admitted workloads"),
-        "waiting_workloads": _("waiting workloads"),
-        "waiting_units": _("wanted by waiting work"),
-    }
-    for (queue, resource), moments in found.items():
-        for name, label in measures.items():
-            values = {moment: _number(name, resource, getattr(one, name)) for moment, one in moments.items()}
-            if any(values.values()):
-                yield MeasureRow(queue, _resource(resource), label, values)
+    return [
+        _measure(queue, resource, name, moments)
+        for (queue, resource), moments in found.items()
+        for name in _MEASURES
+        if any(getattr(one, name) is not None for one in moments.values())
+    ]
+
+
+def _measure(queue: str, resource: str, name: str, moments: Mapping[str, ChangeEffect]) -> MeasureRow:
+    numbers = {moment: getattr(one, name) for moment, one in moments.items()}
+    return MeasureRow(
+        queue,
+        _resource(resource),
+        str(_MEASURES[name]),
+        {moment: _number(name, resource, number) for moment, number in numbers.items()},
+        is_device=is_device(resource.split(" ")[-1]),
+        tells=name in ("nominal", "held") or any(numbers.values()),
+    )
 
 
 def _resource(text: str) -> str:
@@ -207,7 +233,7 @@ def _resource(text: str) -> str:
 
 def _number(name: str, resource: str, value: Decimal | int | None) -> str:
     if value is None:
-        return ""
+        return _("not known")
     if name.endswith("_workloads"):
         return str(value)
     return amount_text(resource.split(" ")[-1], Decimal(value))

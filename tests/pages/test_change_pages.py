@@ -8,7 +8,7 @@ from typing import Any
 
 from django.test import Client
 
-from apps.changes.models import ChangeRequest, State
+from apps.changes.models import ChangeEffect, ChangeRequest, State
 from tests.changes.conftest import CLEAN, Desk
 from tests.pages.test_pages import download, text
 
@@ -203,3 +203,37 @@ class TestRequest:
         ]
         plan = download(desk.world.client("viewer"), f"/changes/{request.pk}/?format=csv&table=plan")
         assert dict(zip(plan[0], plan[1], strict=True))["Version"] == "43"
+
+    def test_what_came_of_it_is_told_number_by_number(self, desk: Desk) -> None:
+        """Not measured yet, not known and 0 are three things; what stays 0 is left to the download."""
+        request = desk.applied()
+        at, gpu, memory = desk.world.now, "h100 nvidia.com/gpu", "h100 memory"
+        for moment, resource, numbers in (
+            ("before", gpu, {"nominal": 8, "held": 0, "borrowed": 0, "waiting_units": 4}),
+            ("15m", gpu, {"nominal": 12, "held": 4, "borrowed": 0}),
+            ("before", memory, {"nominal": 2**40}),
+        ):
+            ChangeEffect.objects.create(
+                request=request, moment=moment, queue="red-cq", resource=resource, at=at, **numbers
+            )
+        client = desk.world.client("viewer")
+        assert download(client, f"/changes/{request.pk}/?format=csv&table=measured")[1:] == [
+            ["red-cq", "h100 memory", "nominal", "1 TiB", "", ""],
+            ["red-cq", "h100 GPU", "nominal", "8", "12", ""],
+            ["red-cq", "h100 GPU", "held", "0", "4", ""],
+            ["red-cq", "h100 GPU", "of that borrowed", "0", "0", ""],
+            ["red-cq", "h100 GPU", "wanted by waiting work", "4", "not known", ""],
+        ]
+        body = page(client, request)
+        shown = body[body.index('id="measured"') :].split("</section>")[0]
+        assert shown.index("wanted by waiting work") < shown.index("<details") < shown.index("1 TiB")
+        assert "of that borrowed" not in shown
+
+    def test_a_drift_says_what_was_made_and_what_is_there(self, desk: Desk) -> None:
+        request = desk.do("observe", desk.applied())
+        path = "/spec/resourceGroups/h100/nvidia.com~1gpu/nominalQuota"
+        drift = [{"path": path, "was": "12", "now": "6"}]
+        request.steps.update(drift_since=desk.world.now, drift=drift)
+        body = page(desk.world.client("red_lead"), request)
+        assert "red-cq: h100 nvidia.com/gpu: nominal quota was made 12 by this change and is 6 since" in body
+        assert "somebody has since changed 1 object in another way" in body
