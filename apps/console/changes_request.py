@@ -35,7 +35,7 @@ from apps.console.change_tables import PlanTable, request_url
 from apps.console.changes_actions import actions_of, why_not
 from apps.console.changes_view import Deed, deeds_since, for_page, shown, tables_of
 from apps.console.frame import QUOTA, Page
-from apps.core.formats import listed
+from apps.core.formats import labelled, listed
 from apps.core.tables import PortalTable, table_csv, wants_csv
 
 LOOK_AGAIN_SECONDS = 5
@@ -92,11 +92,10 @@ def _do(request: HttpRequest, page: Page, who: User, pk: int) -> ChangeRequest |
     except NotVisible:
         raise Http404 from None
     except BadRequest as error:
-        text = " ".join(request_fault_text(fault) for fault in error.faults)
+        # A deed takes nothing but its reason.
+        text = " ".join(labelled(_("Reason"), request_fault_text(fault)) for fault in error.faults)
         return Refused(STATUSES[BadRequest], text, reason)
     except ChangeRefused as error:
-        if isinstance(error, NotPossible) and error.code == "reason":
-            return Refused(400, _("Say why: this needs a reason."), reason)
         return Refused(
             STATUSES[type(error)],
             refusal_text(error),

@@ -6,10 +6,12 @@ import re
 from datetime import timedelta
 from typing import Any
 
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 
 from apps.changes.models import ChangeEffect, ChangeRequest, State
-from tests.changes.conftest import CLEAN, Desk
+from tests.changes.conftest import CLEAN, NOMINAL, Desk, a_step
 from tests.pages.test_pages import download, text
 
 
@@ -228,6 +230,26 @@ class TestRequest:
         shown = body[body.index('id="measured"') :].split("</section>")[0]
         assert shown.index("wanted by waiting work") < shown.index("<details") < shown.index("1 TiB")
         assert "of that borrowed" not in shown
+
+    def test_the_page_takes_as_many_queries_for_many_rows_as_for_few(self, desk: Desk) -> None:
+        request = desk.applied()
+        client = desk.world.client("admin")
+        page(client, request)
+        with CaptureQueriesContext(connection) as few:
+            page(client, request)
+        for number in range(1, 8):
+            step = a_step(number)
+            step.request, step.name = request, f"cq-{number}"
+            step.save()
+            ChangeEffect.objects.create(
+                request=request, moment="15m", queue=step.name, resource="cpu", at=desk.world.now, held=number
+            )
+            other = desk.ask(edits=[{**NOMINAL, "set": {"fair_weight": str(number)}}])
+            ChangeRequest.objects.filter(pk=other.pk).update(reverts=request, origin="undo")
+        with CaptureQueriesContext(connection) as many:
+            body = page(client, request)
+        assert body.count("Undone by") == 7
+        assert len(many) <= len(few) <= 20
 
     def test_a_drift_says_what_was_made_and_what_is_there(self, desk: Desk) -> None:
         request = desk.do("observe", desk.applied())

@@ -14,6 +14,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from apps.api.tests.world import World, cluster_object, quarantine, workload
+from apps.changes.models import ChangeRequest
 from apps.fleet.models import Cluster
 from apps.observations.models import ClusterObject, Node, Pod, SourceState, Workload
 
@@ -36,6 +37,8 @@ PAGES = {
     "blocked_work": "/admissions/work/",
     "unknown_texts": "/admissions/unknown/",
     "workload": "/workloads/uid-red-waits/",
+    "changes": "/changes/",
+    "changes_calendar": "/changes/calendar/",
     "sources": "/sources/",
     "glossary": "/glossary/",
     "chart": "/charts/reasons/",
@@ -299,6 +302,18 @@ def _more(world: World, number: int) -> None:
     cluster_object(
         world, "LocalQueue", f"lq-{number}", namespace="red-ns", spec={"cluster_queue": "red-cq"}, status={}
     )
+    request = ChangeRequest.objects.create(
+        cluster=world.east,
+        team=world.red,
+        state="applied",
+        edits=[{"kind": "ClusterQueue", "name": "red-cq", "set": {"stop_policy": "Hold"}}],
+        reason="maintenance",
+        ends_at=world.now + timedelta(days=1),
+        created_by=world.users["red_lead"],
+        created_at=world.now,
+    )
+    before, after = {"stopPolicy": "None"}, {"stopPolicy": "Hold"}
+    request.steps.create(position=0, kind="ClusterQueue", name="red-cq", body=[], before=before, after=after)
     source = ClusterObject.objects.get(kind="ClusterQueue", name="red-cq")
     cluster_object(world, "ClusterQueue", f"cq-{number}", spec=source.spec, status=source.status)
     for model, name in ((Node, f"gpu-x{number}"), (Pod, f"pod-x{number}")):
