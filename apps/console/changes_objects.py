@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from django.utils.translation import gettext as _
 
@@ -32,7 +33,7 @@ class FieldLine:
 
 @dataclass(frozen=True, slots=True)
 class DiffLine:
-    """`sign`: "+", "-", "@" or " "."""
+    """`sign`: "+", "-", " ", or "…" where lines are left out."""
 
     sign: str
     text: str
@@ -73,13 +74,15 @@ def _object(key: Key, steps: Sequence[ChangeStep], cluster_slug: str) -> ObjectC
             for one in edited_fields(before, after)
         ],
         commands=[step_words(step) for step in steps if step.method != "patch"],
-        diff=[_diff_line(line) for line in yaml_diff(before, after).splitlines()[2:]],
+        diff=_diff_lines(before, after),
     )
 
 
-def _diff_line(line: str) -> DiffLine:
-    """The counts of lines in a hunk's head help nobody who reads."""
-    return DiffLine("@", "…") if line.startswith("@@") else DiffLine(line[:1] or " ", line[1:])
+def _diff_lines(before: dict[str, Any], after: dict[str, Any]) -> list[DiffLine]:
+    """Without the names of the two sides; the numbers of lines in the head of a hunk help nobody who reads."""
+    lines = yaml_diff(before, after).splitlines()[2:]
+    found = [DiffLine("…", "") if line[:2] == "@@" else DiffLine(line[:1], line[1:]) for line in lines]
+    return found[1:] if lines and lines[0].startswith("@@ -1,") else found
 
 
 def lines_of(request: ChangeRequest, steps: Sequence[ChangeStep]) -> list[str]:
