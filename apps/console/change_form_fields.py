@@ -91,9 +91,9 @@ class Section:
 def sections(
     target: Edited, edits: Sequence[Json], given: CheckInput, *, troubled: Collection[str]
 ) -> list[Section]:
-    """`troubled`: names of inputs that have something said beside them."""
+    """`troubled`: names of inputs that have something said beside them, which tells what a policy means, too."""
     found = entries(target, edits)
-    texts = _policy_texts(target, found)
+    texts = {name: text for name, text in _policy_texts(target, found).items() if name not in troubled}
     amounts: dict[tuple[str, str], list[Entry]] = {}
     for entry in found:
         if entry.group in ("quota", "amounts"):
@@ -135,19 +135,7 @@ def _policy(
 
 def _removals(found: Sequence[Entry], troubled: Collection[str]) -> Section:
     boxes = [entry for entry in found if entry.group == "flavors"]
-    fields = [
-        Field(
-            entry,
-            (_("without flavor %(name)s") % {"name": entry.flavor})
-            if entry.flavor
-            else (_("without resource %(name)s") % {"name": entry.resource}),
-            "",
-            "",
-            "",
-            "",
-        )
-        for entry in boxes
-    ]
+    fields = [Field(entry, label_of(entry), label_of(entry), "", "", "") for entry in boxes]
     groups = [Group("", (), fields)] if fields else []
     return Section("remove", _("Take away a flavor or a resource"), groups, _opens(groups, troubled))
 
@@ -228,6 +216,9 @@ def _amount(text: str) -> Decimal | None:
 
 
 def label_of(entry: Entry) -> str:
+    if entry.box:
+        of_flavor, of_resource = _("without flavor %(name)s"), _("without resource %(name)s")
+        return (of_flavor if entry.flavor else of_resource) % {"name": entry.flavor or entry.resource}
     return (
         policy_name(entry.what) if entry.what in POLICY_PLACES else str(_LABELS.get(entry.what, entry.what))
     )

@@ -6,14 +6,41 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from django.utils.functional import Promise
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from apps.changes.edits import AMOUNTS
 from apps.quotas.what_if_form import Json
 
+_NAMES: Mapping[str, str | Promise] = {
+    "nominal": gettext_lazy("nominal quota"),
+    "borrowing_limit": gettext_lazy("borrowing limit"),
+    "lending_limit": gettext_lazy("lending limit"),
+    "cohort": gettext_lazy("cohort"),
+    "parent": gettext_lazy("parent"),
+    "fair_weight": gettext_lazy("fair weight"),
+    "stop_policy": gettext_lazy("stop policy"),
+    "strategy": gettext_lazy("order of waiting work"),
+    "within_cluster_queue": gettext_lazy("preempts in the queue"),
+    "reclaim_within_cohort": gettext_lazy("takes back in the cohort"),
+    "policy": gettext_lazy("preempts while borrowing"),
+    "max_priority_threshold": gettext_lazy("preempts while borrowing, up to priority"),
+    "when_can_borrow": gettext_lazy("when it can borrow"),
+    "when_can_preempt": gettext_lazy("when it can preempt"),
+    "preference": gettext_lazy("rather"),
+    "weight": gettext_lazy("weight"),
+    "priority": gettext_lazy("priority"),
+    "state": gettext_lazy("state"),
+    "capability": gettext_lazy("capability"),
+    "deserved": gettext_lazy("deserved"),
+    "guarantee": gettext_lazy("guarantee"),
+}
+"""The fields of the edit language, in the words of `apps.changes.words`."""
+
 
 def describe(change: Json, works: Mapping[str, str]) -> str:
-    """One change in a line: "red-cq: h100 nvidia.com/gpu nominal 12, cohort ml". `works`: uid → name."""
+    """One change in a line: "red-cq: h100 nvidia.com/gpu nominal quota 12, cohort ml". `works`: uid → name."""
     if change.get("kind") == "Workload":
         if change.get("action") == "add":
             place = change.get("local_queue") or change.get("queue") or ""
@@ -53,7 +80,7 @@ def _words(wanted: Any) -> list[str]:
             for quota in (found for found in value if isinstance(found, dict)):
                 place = f"{quota.get('flavor')} {quota.get('resource')}"
                 given = [
-                    f"{key} {'–' if amount is None else amount}"
+                    f"{_name(key)} {'–' if amount is None else amount}"
                     for key, amount in quota.items()
                     if key not in ("flavor", "resource")
                 ]
@@ -62,9 +89,13 @@ def _words(wanted: Any) -> list[str]:
             names = [" ".join(map(str, item.values())) for item in value if isinstance(item, dict)]
             words += [_("without %(name)s") % {"name": name} for name in names]
         elif name in AMOUNTS and isinstance(value, dict):
-            words += [f"{name} {resource} {amount or '–'}" for resource, amount in value.items()]
+            words += [f"{resource} {_name(name)} {amount or '–'}" for resource, amount in value.items()]
         elif isinstance(value, dict):
             words += _words(value)
         else:
-            words.append(f"{name} {value or '–'}")
+            words.append(f"{_name(name)} {value or '–'}")
     return words
+
+
+def _name(key: str) -> str:
+    return str(_NAMES.get(key, key))

@@ -183,8 +183,11 @@ def test_a_preview_tells_what_would_happen_and_saves_nothing(world: World) -> No
 
 
 def test_policies_asked_for_say_what_they_mean(world: World) -> None:
-    text = html.unescape(post(world, do="preview", stop_policy="Hold").content.decode())
-    assert "Stopped: nothing new is admitted" in text
+    policies = {"within_cluster_queue": "LowerPriority", "stop_policy": "Hold"}
+    text = html.unescape(post(world, do="preview", **policies).content.decode())
+    assert "Work displaces work of lower priority in this queue." in text
+    assert "Nothing new is admitted; what runs runs on." in text
+    assert "Stopped: nothing new is admitted" not in text, "the warning says it already"
 
 
 def test_what_breaks_a_rule_stands_beside_its_input(world: World) -> None:
@@ -345,7 +348,7 @@ def test_another_object_keeps_the_edits_so_far(world: World) -> None:
     first = post(world, do="next", next="LocalQueue/red-ns/red-lq", reason="why", **{NOMINAL: "12"})
     text = html.unescape(first.content.decode())
     assert kept(first) == [MORE]
-    assert "red-cq: h100 nvidia.com/gpu nominal 12" in text
+    assert "red-cq: h100 nvidia.com/gpu nominal quota 12" in text
     assert 'action="/changes/new/?cluster=east&object=LocalQueue%2Fred-ns%2Fred-lq"' in text
     assert ">why</textarea>" in text
     path = "/changes/new/?cluster=east&object=LocalQueue/red-ns/red-lq"
@@ -434,7 +437,7 @@ def test_what_was_saved_meanwhile_is_shown_and_what_was_typed_is_kept(
     text = html.unescape(answer.content.decode())
     assert answer.status_code == 200
     assert "red_lead saved something else meanwhile" in text
-    assert "red-cq: h100 nvidia.com/gpu nominal 9" in text
+    assert "red-cq: h100 nvidia.com/gpu nominal quota 9" in text
     assert "Reason: faster" in text
     assert ">slower</textarea>" in text
     assert 'value="10"' in text
