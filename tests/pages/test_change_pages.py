@@ -50,7 +50,7 @@ class TestList:
 
     def test_a_line_tells_what_is_there_and_what_is_asked_for(self, desk: Desk) -> None:
         desk.ask()
-        assert "h100 nvidia.com/gpu nominal 12" in text(desk.world.client("admin"), "/changes/")
+        assert "h100 nvidia.com/gpu nominal quota 12" in text(desk.world.client("admin"), "/changes/")
         desk.checked(ChangeRequest.objects.get())
         assert "8 → 12" in text(desk.world.client("admin"), "/changes/")
 
