@@ -1,5 +1,5 @@
 """What the reader may do to a change request, as buttons. Input: a request and who reads; output: actions in the order in
-which they stand, and why a decision is not the reader's. What is offered is what `transitions` would carry out."""
+which they stand, and why a decision is not the reader's. What is offered would be carried out."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from apps.accounts.models import User
 from apps.changes import guards
 from apps.changes.errors import NotPossible
 from apps.changes.models import ChangeRequest, State
-from apps.changes.permissions import may_ask_for, standings
+from apps.changes.permissions import standings
 from apps.changes.refusal_words import refusal_text
-from apps.changes.services import can_be_undone
-from apps.changes.transitions import possible
+from apps.changes.services import offered
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,24 +36,24 @@ ACTIONS = (
     Action("reject", gettext_lazy("Reject"), reason=True, needed=True),
     Action("ask_check", gettext_lazy("Check again")),
     Action("cancel", gettext_lazy("Cancel this request"), reason=True),
-    Action("cancel_end", gettext_lazy("Leave the change in force"), reason=True, needed=True),
+    Action("undo", gettext_lazy("Ask to undo it"), reason=True, needed=True),
 )
-UNDO = Action("undo", gettext_lazy("Ask to undo it"), reason=True, needed=True)
+CANCEL_END = Action("cancel", gettext_lazy("Leave the change in force"), reason=True, needed=True)
 
 
 def actions_of(request: ChangeRequest, who: User, *, now: datetime) -> list[Action]:
-    """Only what would be carried out now."""
-    names = possible(who, request, now=now)
-    found = [action for action in ACTIONS if action.name in names]
+    """Only what would be carried out now; a check that is on its way need not be asked for."""
+    names = set(offered(who, request, now=now))
     if request.check_wanted_at is not None:
-        found = [action for action in found if action.name != "ask_check"]
-    if may_ask_for(who, request.team) and can_be_undone(request):
-        found.append(UNDO)
-    return found
+        names.discard("ask_check")
+    found = [action for action in ACTIONS if action.name in names]
+    if request.origin != ChangeRequest.Origin.END:
+        return found
+    return [CANCEL_END if action.name == "cancel" else action for action in found]
 
 
 def may_edit(request: ChangeRequest, who: User, *, now: datetime) -> bool:
-    return "save" in possible(who, request, now=now)
+    return "save" in offered(who, request, now=now)
 
 
 def why_not(request: ChangeRequest, who: User, *, now: datetime) -> str:

@@ -28,8 +28,7 @@ from apps.changes.errors import (
 from apps.changes.models import ChangeRequest, State
 from apps.changes.refusal_words import refusal_text, request_fault_text
 from apps.changes.selectors import request_for
-from apps.changes.services import ask_undo
-from apps.changes.transitions import perform
+from apps.changes.services import DEEDS, act
 from apps.console.access import reader
 from apps.console.change_tables import PlanTable, request_url
 from apps.console.changes_actions import actions_of, why_not
@@ -48,7 +47,6 @@ STATUSES: dict[type[ChangeRefused], int] = {
     VersionRequired: 428,
     BadRequest: 400,
 }
-DEEDS = ("submit", "approve", "reject", "ask_check", "cancel", "cancel_end", "undo")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +84,7 @@ def _do(request: HttpRequest, page: Page, who: User, pk: int) -> ChangeRequest |
     if name not in DEEDS:
         return Refused(400, _("The form did not say what to do."), reason)
     try:
-        if name == "undo":
-            return ask_undo(pk, actor=who, reason=reason, now=page.now)
-        return perform(name, pk, actor=who, seen_version=seen, now=page.now, reason=reason)
+        return act(name, pk, actor=who, seen_version=seen, now=page.now, reason=reason)
     except NotVisible:
         raise Http404 from None
     except BadRequest as error:

@@ -206,6 +206,20 @@ class TestRequest:
         plan = download(desk.world.client("viewer"), f"/changes/{request.pk}/?format=csv&table=plan")
         assert dict(zip(plan[0], plan[1], strict=True))["Version"] == "43"
 
+    def test_an_end_to_come_may_be_called_off_with_a_reason(self, desk: Desk) -> None:
+        request = desk.applied(ends_at=desk.world.now + timedelta(days=2))
+        end = ChangeRequest.objects.get(reverts=request)
+        admin, lead = desk.world.client("admin"), desk.world.client("red_lead")
+        body = page(admin, end)
+        assert (offered(body), offered(page(lead, end))) == (["cancel"], ["ask_check"])
+        assert f"It takes change {request.pk} back at" in body
+        assert "Leave the change in force" in body
+        assert "To come" in text(admin, "/changes/?state=open")
+        assert post(admin, end, "cancel").status_code == 400
+        assert post(lead, end, "cancel", reason="we need it").status_code == 403
+        assert post(admin, end, "cancel", reason="they need it longer").status_code == 303
+        assert f"change {request.pk} stays in force" in page(admin, end)
+
     def test_what_came_of_it_is_told_number_by_number(self, desk: Desk) -> None:
         """Not measured yet, not known and 0 are three things; what stays 0 is left to the download."""
         request = desk.applied()
