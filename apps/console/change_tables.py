@@ -10,7 +10,7 @@ from datetime import datetime
 from django.db.models import Exists, OuterRef, QuerySet
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
-from django.utils.translation import gettext, ngettext
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from apps.changes.checks_model import DryRun
@@ -66,10 +66,10 @@ class ChangeTable(PortalTable):
 
     def render_edits(self, record: ChangeRequest) -> SafeString:
         lines = lines_of(record, list(record.steps.all()))
-        shown = format_html_join("", "<br>{}", [(line,) for line in lines[:LINES_SHOWN]])
-        if more := len(lines) - LINES_SHOWN:
-            text = ngettext("and %(n)d more", "and %(n)d more", more) % {"n": more} if more > 0 else ""
-            shown = format_html("{}<br>{}", shown, text) if text else shown
+        told = lines[:LINES_SHOWN]
+        if len(lines) > LINES_SHOWN:
+            told.append(gettext("and %(n)d more") % {"n": len(lines) - LINES_SHOWN})
+        shown = format_html_join("", "<br>{}", [(line,) for line in told])
         return format_html(
             '<a href="{}">{}</a><span class="soft">{}</span><br><span class="muted">{}</span>',
             request_url(record),

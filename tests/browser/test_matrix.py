@@ -35,6 +35,8 @@ PAGES = {
     "what-if": "/queues/what-if/?cluster=demo&queue=ClusterQueue/foundation-cq&change=["
     '{{"kind":"ClusterQueue","name":"foundation-cq","set":{{"quotas":'
     '[{{"flavor":"h100","resource":"nvidia.com/gpu","nominal":"56"}}]}}}}]',
+    "changes": "/changes/?state=",
+    "changes-calendar": "/changes/calendar/",
     "change-new": "/changes/new/?cluster=demo",
     "change-form": "/changes/new/?cluster=demo&object=ClusterQueue/foundation-cq",
     "change-form-cohort": "/changes/new/?cluster=demo&object=Cohort/research",

@@ -54,6 +54,17 @@ class TestList:
         desk.checked(ChangeRequest.objects.get())
         assert "8 → 12" in text(desk.world.client("admin"), "/changes/")
 
+    def test_of_many_fields_the_first_are_told(self, desk: Desk) -> None:
+        request = desk.ask()
+        for count in (3, 5):
+            step = a_step()
+            step.before, step.after = {}, {f"field{number}": "x" for number in range(count)}
+            step.request = request
+            request.steps.all().delete()
+            step.save()
+            body = text(desk.world.client("admin"), "/changes/?state=")
+            assert (body.count("none → x"), "and 2 more" in body) == (3, count == 5)
+
     def test_the_download_holds_what_is_shown(self, desk: Desk) -> None:
         request = desk.applied()
         request.steps.update(drift_since=desk.world.now)
