@@ -157,12 +157,23 @@ def _posted(form: Form) -> HttpResponseBase:
     if data.get("do") == "next":
         return _another(form)
     form.faults += [*form.asked.faults, *_half_filled(form)]
-    edits = _looked_at(form)
     if data.get("do") == "save":
-        saved = None if form.faults or form.complaints else _save(form)
-        return show(form) if saved is None else HttpResponseRedirect(request_url(saved.pk), status=303)
-    if edits:
+        return _saved(form)
+    if edits := _looked_at(form):
         form.preview = preview(now=form.page.now, cluster=form.cluster, edits=edits)
+    return show(form)
+
+
+def _saved(form: Form) -> HttpResponseBase:
+    """The way to the request; or the form, with everything that is in the way."""
+    if not form.faults and not form.complaints:
+        saved = _save(form)
+        if saved is not None:
+            return HttpResponseRedirect(request_url(saved.pk), status=303)
+        return show(form)
+    _looked_at(form)
+    if not form.asked.reason.strip():
+        form.faults.append(Fault("reason", "required"))
     return show(form)
 
 

@@ -54,7 +54,7 @@ def choose(form: Form) -> HttpResponseBase:
         "kind": kind,
         "q": q,
         "team": slug,
-        "teams": sorted(teams.values(), key=lambda team: team.name),
+        "teams": form.teams,
         "refresh_seconds": 0,
     }
     return page.render("console/changes/form_choose.html", context, section="changes")

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from apps.api.tests.world import GPU, World, cluster_object
 from apps.changes.models import ChangeRequest
-from apps.observations.models import ClusterObject
+from apps.observations.models import ClusterObject, Workload
 from apps.quotas.what_if_places import input_id
 
 RED = "/changes/new/?cluster=east&object=ClusterQueue/red-cq"
@@ -182,6 +182,21 @@ def test_a_preview_tells_what_would_happen_and_saves_nothing(world: World) -> No
     assert not ChangeRequest.objects.exists()
 
 
+def test_a_preview_tells_a_lead_of_no_other_team(world: World) -> None:
+    for row in Workload.objects.all():
+        row.pod_sets = [{"name": "main", "count": 1, "min_count": None, "requests": row.requests}]
+        row.save()
+    seen = {
+        role: post(world, role=role, do="preview", **{NOMINAL: "0"}).content.decode().lower()
+        for role in ("admin", "red_lead")
+    }
+    assert "what would happen to work, by team" in seen["admin"]
+    assert '<th scope="row" class="name">blue</th>' in seen["admin"]
+    assert '<th scope="row" class="name">all other teams</th>' in seen["red_lead"]
+    assert "blue" not in seen["red_lead"]
+    assert "nobodys" not in seen["red_lead"]
+
+
 def test_policies_asked_for_say_what_they_mean(world: World) -> None:
     policies = {"within_cluster_queue": "LowerPriority", "stop_policy": "Hold"}
     text = html.unescape(post(world, do="preview", **policies).content.decode())
@@ -227,6 +242,15 @@ def test_a_reason_and_an_end_after_the_start_are_wanted(world: World) -> None:
     answer = post(world, do="save", **{NOMINAL: "12"}, reason=" ", **times)
     assert beside(answer, "reason")
     assert "before it starts" in beside(answer, "ends_at")
+
+
+@pytest.mark.parametrize("starts_at", ["", "tomorrow"])
+def test_everything_that_is_in_the_way_of_saving_is_said_at_once(world: World, starts_at: str) -> None:
+    answer = post(
+        world, do="save", reason="", starts_at=starts_at, ends_at="2001-01-01T10:00", **{NOMINAL: "x"}
+    )
+    found = [name for name in ("reason", "starts_at", "ends_at", NOMINAL) if beside(answer, name)]
+    assert found == (["reason", "ends_at", NOMINAL] if not starts_at else ["reason", "starts_at", NOMINAL])
 
 
 def test_a_form_that_changes_nothing_says_so(world: World) -> None:
