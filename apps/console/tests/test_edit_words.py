@@ -49,7 +49,13 @@ def test_every_field_of_the_language_has_its_name() -> None:
                 },
                 "fungibility": dict.fromkeys(("when_can_borrow", "when_can_preempt", "preference"), "x"),
                 "quotas": [
-                    {"flavor": "f", "resource": "r", "nominal": "1", "borrowing_limit": None, "lending_limit": "1"}
+                    {
+                        "flavor": "f",
+                        "resource": "r",
+                        "nominal": "1",
+                        "borrowing_limit": None,
+                        "lending_limit": "1",
+                    }
                 ],
             },
         },
