@@ -206,7 +206,7 @@ def _failed(_request: ChangeRequest, steps: Sequence[ChangeStep], _now: datetime
     done = done_count(steps)
     if not done:
         return _("It failed, and nothing was written.")
-    text = _("It failed after %(done)d of %(all)d steps, which still stand: they can be undone.")
+    text = _("It failed after %(done)d of %(all)d steps. What was written still stands and can be undone.")
     return text % {"done": done, "all": len(steps)}
 
 

@@ -34,7 +34,7 @@ ACTIONS = (
     Action("submit", gettext_lazy("Ask for approval"), main=True),
     Action("approve", gettext_lazy("Approve"), reason=True, main=True),
     Action("reject", gettext_lazy("Reject"), reason=True, needed=True),
-    Action("ask_check", gettext_lazy("Check again")),
+    Action("ask_check", gettext_lazy("Check it now")),
     Action("cancel", gettext_lazy("Cancel this request"), reason=True),
     Action("undo", gettext_lazy("Ask to undo it"), reason=True, needed=True),
 )

@@ -41,7 +41,8 @@ class DiffLine:
 
 @dataclass(frozen=True, slots=True)
 class ObjectChange:
-    """`commands`: what is done beside patching ("Close red-vq"). `url`: of the queue's page."""
+    """`commands`: what is done beside patching ("Close red-vq"). `url`: of the queue's page. `done`: all of it was
+    written."""
 
     kind: str
     name: str
@@ -49,6 +50,7 @@ class ObjectChange:
     lines: list[FieldLine]
     commands: list[str]
     diff: list[DiffLine]
+    done: bool
 
 
 def object_changes(steps: Sequence[ChangeStep], cluster_slug: str) -> list[ObjectChange]:
@@ -75,6 +77,7 @@ def _object(key: Key, steps: Sequence[ChangeStep], cluster_slug: str) -> ObjectC
         ],
         commands=[step_words(step) for step in steps if step.method != "patch"],
         diff=_diff_lines(before, after),
+        done=all(step.done_at is not None for step in steps),
     )
 
 

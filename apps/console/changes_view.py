@@ -19,7 +19,7 @@ from apps.accounts.models import User
 from apps.accounts.selectors import visible_teams
 from apps.changes.checks_model import report_from_json
 from apps.changes.filters import team_ids_of_requests
-from apps.changes.models import ChangeEffect, ChangeRequest, ChangeStep
+from apps.changes.models import ChangeEffect, ChangeRequest, ChangeStep, State
 from apps.changes.selectors import timeline
 from apps.changes.transitions import TABLE
 from apps.changes.words import field_name, field_value, step_words
@@ -70,6 +70,7 @@ def shown(request: ChangeRequest, steps: Sequence[ChangeStep], who: User, *, now
         "asked": lines_of(request, ()) if not steps else [],
         "editable": may_edit(request, who, now=now),
         "replace_url": replace_url(who, request),
+        "half_way": request.state in (State.APPLYING, State.FAILED) and any(step.done_at for step in steps),
         "drift": drift_lines(steps),
         "related": _related(request),
         **_check(request, who),
