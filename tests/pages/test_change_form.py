@@ -291,6 +291,99 @@ def test_saving_leads_to_the_request(world: World) -> None:
     assert made.ends_at - made.starts_at == timedelta(days=31)
 
 
+VOLCANO = "/changes/new/?cluster=east&object=VolcanoQueue/train"
+COHORT = "/changes/new/?cluster=east&object=Cohort/all"
+EACH: dict[str, tuple[str, dict[str, str], dict[str, Any]]] = {
+    "nominal": (
+        RED,
+        {NOMINAL: "6500m"},
+        {"quotas": [{"flavor": "h100", "resource": GPU, "nominal": "6500m"}]},
+    ),
+    "limits": (
+        RED,
+        {NOMINAL: "8", BORROWING: "4", f"lending_limit:h100:{GPU}": "2"},
+        {"quotas": [{"flavor": "h100", "resource": GPU, "borrowing_limit": "4", "lending_limit": "2"}]},
+    ),
+    "weight": (RED, {"fair_weight": "0.5"}, {"fair_weight": "0.5"}),
+    "cohort": (RED, {"parent": ""}, {"cohort": ""}),
+    "stop": (RED, {"stop_policy": "HoldAndDrain"}, {"stop_policy": "HoldAndDrain"}),
+    "order": (RED, {"strategy": "StrictFIFO"}, {"strategy": "StrictFIFO"}),
+    "preemption": (
+        RED,
+        {
+            "within_cluster_queue": "LowerPriority",
+            "reclaim_within_cohort": "Any",
+            "borrow_within_cohort": "LowerPriority",
+            "max_priority_threshold": "100",
+        },
+        {
+            "preemption": {
+                "within_cluster_queue": "LowerPriority",
+                "reclaim_within_cohort": "Any",
+                "borrow_within_cohort": {"policy": "LowerPriority", "max_priority_threshold": "100"},
+            }
+        },
+    ),
+    "fungibility": (
+        RED,
+        {"when_can_borrow": "TryNextFlavor", "when_can_preempt": "MayStopSearch"},
+        {"fungibility": {"when_can_borrow": "TryNextFlavor", "when_can_preempt": "MayStopSearch"}},
+    ),
+    "flavor": (
+        RED,
+        {"new_flavor": "a100", "new_resource": GPU, "new_nominal": "2"},
+        {"quotas": [{"flavor": "a100", "resource": GPU, "nominal": "2"}]},
+    ),
+    "no flavor": (RED, {"remove:h100": "1"}, {"remove": [{"flavor": "h100"}]}),
+    "no resource": (RED, {f"remove-resource:{GPU}": "1"}, {"remove": [{"resource": GPU}]}),
+    "cohort's": (
+        COHORT,
+        {"parent": "company", "fair_weight": "2", NOMINAL: "5"},
+        {
+            "parent": "company",
+            "fair_weight": "2",
+            "quotas": [{"flavor": "h100", "resource": GPU, "nominal": "5"}],
+        },
+    ),
+    "local queue": (
+        "/changes/new/?cluster=east&object=LocalQueue/red-ns/red-lq",
+        {"stop_policy": "Hold"},
+        {"stop_policy": "Hold"},
+    ),
+    "volcano": (
+        VOLCANO,
+        {"weight": "3", "priority": "7", "state": "Closed", f"capability:{GPU}": "", f"deserved:{GPU}": "5"},
+        {
+            "weight": "3",
+            "priority": "7",
+            "state": "Closed",
+            "capability": {GPU: None},
+            "deserved": {GPU: "5"},
+        },
+    ),
+    "volcano's new resource": (
+        VOLCANO,
+        {"new_resource": "cpu", "new_guarantee": "4"},
+        {"guarantee": {"cpu": "4"}},
+    ),
+}
+
+
+@pytest.mark.parametrize(("path", "typed", "wanted"), EACH.values(), ids=EACH)
+def test_each_field_comes_from_the_form_into_the_request(
+    world: World, path: str, typed: dict[str, str], wanted: dict[str, Any]
+) -> None:
+    quota = {"name": GPU, "nominal": "4", "borrowing_limit": None, "lending_limit": None}
+    groups = [{"covered": [GPU], "flavors": [{"name": "h100", "resources": [quota]}]}]
+    cluster_object(world, "Cohort", "all", spec={"resource_groups": groups, "parent": ""}, status={})
+    answer = post(world, path, do="save", reason="x", team="", **typed)
+    assert answer.status_code == 303, answer.content.decode()
+    (edit,) = only().edits
+    place = path.partition("object=")[2].split("/")
+    assert (edit["kind"], edit["name"]) == (place[0], place[-1])
+    assert edit["set"] == wanted
+
+
 def test_a_button_that_is_pressed_twice_makes_one_request(world: World) -> None:
     key = re.search(r'name="key" value="([0-9a-f]{32})"', page(world))
     assert key is not None
