@@ -3,6 +3,7 @@
 from django.urls import path, re_path
 
 from apps.api.admission_failures import AdmissionFailuresView
+from apps.api.audit import AuditView
 from apps.api.blocked import BlockedHoursView, BlockedWorkView, OutcomesView
 from apps.api.capacity import CapacityView
 from apps.api.charges import ChargesView
@@ -88,6 +89,7 @@ urlpatterns = [
     path("v1/usage/hours/", UsageHoursView.as_view(), name="usage-hours"),
     path("v1/findings/", FindingsView.as_view(), name="findings"),
     path("v1/rates/", RatesView.as_view(), name="rates"),
+    path("v1/audit/", AuditView.as_view(), name="audit"),
     path("v1/charges/", ChargesView.as_view(), name="charges"),
     path("v1/sources/", SourcesView.as_view(), name="sources"),
     path("schema/", SchemaView.as_view(), name="schema"),

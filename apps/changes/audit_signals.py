@@ -30,6 +30,7 @@ from apps.changes.acting import acting
 from apps.fleet.models import Cluster, Reserve, TeamBinding
 
 Values = dict[str, Any]
+DEEDS = ("create", "edit", "delete")
 HIDDEN = "***"
 _SECRET = frozenset({"password"})
 _NAMES: Mapping[type[Model], str] = {Team: "slug", Cluster: "slug", User: "username"}

@@ -137,6 +137,12 @@ ROUTES: dict[str, list[Case]] = {
         ("/admissions/unknown/?format=csv", ADMIN),
         ("/admissions/unknown/?cluster=none", NOTHING),
     ],
+    "console:audit": [
+        ("/audit/", ADMIN),
+        ("/audit/?format=csv&table=audit", ADMIN),
+        ("/audit/?team=red", ADMIN),
+        ("/audit/?cluster=none", NOTHING),
+    ],
     "console:workload": [
         ("/workloads/uid-red-waits/", RED),
         ("/workloads/uid-red-runs/", RED),
@@ -253,6 +259,7 @@ ROUTES: dict[str, list[Case]] = {
         ("/api/v1/quota-changes/{red_change}/approve/", (401, *(405,) * 6)),
         ("/api/v1/quota-changes/{red_change}/none/", (401, *(405,) * 6)),
     ],
+    "api:audit": [("/api/v1/audit/", rest(ADMIN)), ("/api/v1/audit/?team=red", rest(ADMIN))],
     "api:workloads": [("/api/v1/workloads/", rest(EVERYBODY))],
     "api:workload": [
         ("/api/v1/workloads/uid-red-waits/", rest(RED)),

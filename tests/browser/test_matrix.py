@@ -46,6 +46,8 @@ PAGES = {
     "wait-times": "/admissions/wait-times/",
     "blocked-work": "/admissions/work/?window=24h",
     "unknown-texts": "/admissions/unknown/",
+    "audit": "/audit/",
+    "audit-none": "/audit/?who=nobody&from=2026-01-01",
     "workload": "/workloads/{workload}/",
     "sources": "/sources/",
     "glossary": "/glossary/",

@@ -36,6 +36,7 @@ PAGES = {
     "wait_times": "/admissions/wait-times/",
     "blocked_work": "/admissions/work/",
     "unknown_texts": "/admissions/unknown/",
+    "audit": "/audit/",
     "workload": "/workloads/uid-red-waits/",
     "changes": "/changes/",
     "changes_calendar": "/changes/calendar/",
@@ -322,7 +323,7 @@ def _more(world: World, number: int) -> None:
         row.save()
 
 
-FOR_ADMINS = {"/admissions/unknown/"}
+FOR_ADMINS = {"/admissions/unknown/", "/audit/"}
 # The overview asks every layer at once, a node's page its cards, their telemetry and its software. Where findings stand,
 # 14 are those of what goes wrong between layers, which a web process asks once in minutes; here it remembers nothing.
 MOST_QUERIES = {
