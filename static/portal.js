@@ -70,13 +70,22 @@
     }
   });
 
-  // After the reader asked for other rows, say how many there are; a silent refresh says nothing.
+  function statusText() {
+    var told = document.querySelector('main [data-status]');
+    return told ? told.textContent : '';
+  }
+  var status = statusText();
+
+  // After the reader asked for other rows, say how many there are; a silent refresh says nothing, unless where
+  // something stands is not what it was.
   document.addEventListener('htmx:afterSwap', function (event) {
     var config = event.detail.requestConfig;
     var by = config && config.triggeringEvent ? config.triggeringEvent.type : '';
     showPause();
     var count = document.querySelector('main [data-announce]');
     if (by !== 'portal:refresh' && count) { document.getElementById('announce').textContent = count.textContent; }
+    if (by === 'portal:refresh' && statusText() !== status) { document.getElementById('announce').textContent = statusText(); }
+    status = statusText();
   });
 
   start();

@@ -212,6 +212,24 @@ def test_what_is_typed_outlives_the_refresh(desk: Any, visit: Any) -> None:
         page.clock.run_for(35_000)
 
 
+def test_a_new_state_comes_by_itself_and_is_told(desk: Any, visit: Any) -> None:
+    """Who cannot see the page hears where the request stands now; a refresh that changes nothing says nothing."""
+    pk = desk.awaiting("52")
+    page = visit("lead").page
+    page.clock.install()
+    page.goto(f"/changes/{pk}/")
+    told = page.locator("#announce")
+    with page.expect_response(lambda response: response.url.endswith(f"/changes/{pk}/")):
+        page.clock.run_for(31_000)
+    page.wait_for_timeout(200)
+    assert told.inner_text() == ""
+    desk.do("approve", pk, "admin")
+    with page.expect_response(lambda response: response.url.endswith(f"/changes/{pk}/")):
+        page.clock.run_for(31_000)
+    page.wait_for_selector("text=Approved by admin")
+    assert "Approved by admin" in told.inner_text()
+
+
 @pytest.mark.parametrize(("theme", "language", "width"), LOOKS)
 @pytest.mark.parametrize("name", ["awaiting", "refused", "drifted", "list", "calendar"])
 def test_every_state_is_good_in_every_look(
