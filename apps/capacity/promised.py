@@ -115,7 +115,7 @@ class Promises:
 
 
 def promises(fleet: Fleet) -> Promises:
-    targets = _targets(fleet)
+    targets = reached_by_flavor(fleet)
     snapshot = load_snapshot(now=fleet.now, clusters=fleet.clusters.values())
     unread = frozenset(cluster.pk for cluster in fleet.quota_missing)
     nothing = Fraction(0) if fleet.clusters.keys() - unread else None
@@ -142,7 +142,7 @@ def promises(fleet: Fleet) -> Promises:
     return found
 
 
-def _targets(fleet: Fleet) -> Mapping[tuple[int, str, str], frozenset[tuple[PoolKey, UnitKey]]]:
+def reached_by_flavor(fleet: Fleet) -> Mapping[tuple[int, str, str], frozenset[tuple[PoolKey, UnitKey]]]:
     """What each (cluster, flavor, resource) reaches; flavor "" is every node."""
     found: dict[tuple[int, str, str], set[tuple[PoolKey, UnitKey]]] = defaultdict(set)
     for node, _alike in fleet.alike():

@@ -23,7 +23,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.db import connection, transaction
-from django.db.models import Max, Model, Q, QuerySet
+from django.db.models import Model, Q
 
 from apps.admissions.blocks import block_params
 from apps.admissions.life_relation import life_params
@@ -33,9 +33,10 @@ from apps.admissions.rulebook import rule_book
 from apps.core.windows import HOUR, floor_hour
 from apps.fleet.models import Cluster
 from apps.fleet.registry import is_device
-from apps.observations.models import CollectionRun, Pod, Source, StateSpan
+from apps.observations.models import Pod, Source, StateSpan
 from apps.usage import admission_sql as sql
 from apps.usage.admission_reading import LENGTHS, REACH, ROLLUP, SINCE, floor_step
+from apps.usage.late import late_from, newest_told, taken_back
 from apps.usage.models import BlockHour, OutcomeHour, Step, WaitHour, Watermark
 from apps.usage.services import REDO_AT_MOST, observed_until
 
@@ -68,10 +69,7 @@ def rollup_admissions(*, cluster: Cluster, now: datetime) -> AdmissionRollup:
         return AdmissionRollup(None, None, 0)
     observed = observed_until(cluster=cluster, now=now, sources=_SOURCES)
     until, done_until = max(observed.values()), floor_hour(max(min(observed.values()), now - REDO_AT_MOST))
-    newest = (
-        StateSpan.objects.filter(cluster=cluster).order_by("-pk").values_list("pk", flat=True).first() or 0
-    )
-    newest_run = _pulls(cluster, now).aggregate(newest=Max("pk"))["newest"]
+    newest, newest_run = newest_told(cluster, now)
     start = _begin(cluster, first=first, until=until, now=now)
     if cluster.enabled:
         note_surroundings(cluster=cluster, now=now)
@@ -110,31 +108,10 @@ def _begin(cluster: Cluster, *, first: datetime, until: datetime, now: datetime)
                 cluster=cluster, rollup=rollup, defaults={"done_until": floor_hour(first)}
             )
         mark = Watermark.objects.select_for_update().get(cluster=cluster, rollup=ROLLUP)
-        late = _late(cluster, mark, now)
-        if late is not None and late < mark.done_until:
-            mark.done_until = max(late, min(mark.done_until, floor_hour(now - REDO_AT_MOST)))
+        mark.done_until = taken_back(mark, late_from(cluster, mark, now), now)
         mark.started_until = max(until, mark.done_until)
         mark.save()
     return mark.done_until
-
-
-def _late(cluster: Cluster, mark: Watermark, now: datetime) -> datetime | None:
-    """The hour of the oldest that was told since the last run; None when all of it is newer than the mark."""
-    found: list[datetime] = []
-    if mark.seen_id is not None:
-        spans = StateSpan.objects.filter(cluster=cluster, pk__gt=mark.seen_id, started_at__lt=mark.done_until)
-        found += spans.order_by("started_at").values_list("started_at", flat=True)[:1]
-    if mark.seen_run is not None:
-        pulls = _pulls(cluster, now).filter(pk__gt=mark.seen_run, told_from__lt=mark.done_until)
-        found += [at for at in pulls.order_by("told_from").values_list("told_from", flat=True)[:1] if at]
-    return floor_hour(min(found)) if found else None
-
-
-def _pulls(cluster: Cluster, now: datetime) -> QuerySet[CollectionRun]:
-    """Pulls of pods and events that may have told of something within the window of late data."""
-    return CollectionRun.objects.filter(
-        cluster=cluster, source__in=(Source.PODS, Source.EVENTS), started_at__gt=now - REDO_AT_MOST
-    )
 
 
 def chunks(cluster: Cluster, start: datetime, end: datetime) -> Iterator[tuple[datetime, datetime]]:

@@ -1,0 +1,186 @@
+"""What is known only at present and asked for later: what units are, cost centres, when nobody could look. Input: a cluster
+and the clock; output: rows of UnitSeen, CostCentreSeen and UnseenStretch, and these as intervals are judged by.
+
+Invariants: a row is written only when something differs from the last one, so that noting often costs little and changes
+nothing; what is not known now takes nothing away that was known. A moment before the first row is judged by the first."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
+
+from django.conf import settings
+
+from apps.accounts.models import Team
+from apps.capacity.facts import Fleet, load_fleet
+from apps.capacity.promised import reached_by_flavor
+from apps.fleet.models import Cluster
+from apps.observations.models import CollectionRun, Outcome, Source
+from apps.usage.allocation import Basis, Group, Limit, Stretch, Unit, gaps_between
+from apps.usage.models import CostCentreSeen, UnitSeen, UnseenStretch
+
+SOURCES: Mapping[str, str] = {"Workload": Source.KUEUE, "PodGroup": Source.VOLCANO, "Pod": Source.PODS}
+LONGEST_INTERVALS = 4
+"""Pulls further apart than this many intervals leave a stretch in which nobody could look."""
+LOOK_BACK = timedelta(days=7)
+Key = tuple[str, str, str]
+Known = tuple[Unit, Decimal | None]
+
+
+def note_present(*, cluster: Cluster, now: datetime) -> None:
+    """Write down what is there now, and the stretches of the last days that nobody could see."""
+    _note_units(cluster, now)
+    _note_cost_centres(now)
+    _note_unseen(cluster, now)
+
+
+# ---- units ----------------------------------------------------------------------------------------------------------
+
+
+def units_at(
+    cluster: Cluster, at: datetime
+) -> tuple[Mapping[tuple[Basis, int, str, str], Unit], Mapping[Group, Sequence[Limit]]]:
+    """(what units are, what nodes have) as known at `at`."""
+    units: dict[tuple[Basis, int, str, str], Unit] = {}
+    nodes: dict[Group, list[Limit]] = {}
+    for row in _latest(cluster, at):
+        units[Basis(row.basis), cluster.pk, row.on, row.resource] = _unit(row)
+        if row.basis == Basis.POD and row.capacity is not None:
+            nodes[cluster.pk, "", row.on, row.resource] = [Limit(row.seen_from, row.capacity)]
+    return units, nodes
+
+
+def _latest(cluster: Cluster, at: datetime) -> Iterable[UnitSeen]:
+    found: dict[Key, UnitSeen] = {}
+    for row in UnitSeen.objects.filter(cluster=cluster).order_by("seen_from", "pk"):
+        key = (row.basis, row.on, row.resource)
+        if key not in found or row.seen_from <= at:
+            found[key] = row
+    return found.values()
+
+
+def _unit(row: UnitSeen) -> Unit:
+    known = row.weight_over is not None and row.weight_under
+    weight = Fraction(row.weight_over or 0, row.weight_under or 1) if known else None
+    return Unit(row.model, row.sharing_mode, row.profile, weight)
+
+
+def _note_units(cluster: Cluster, now: datetime) -> None:
+    fleet = load_fleet(now=now, clusters=[cluster])
+    known = {(row.basis, row.on, row.resource): row for row in _latest(cluster, now)}
+    fresh: list[UnitSeen] = []
+    for key, (unit, capacity) in {**_of_flavors(fleet), **_of_nodes(fleet)}.items():
+        old = known.get(key)
+        if old is not None and (_unit(old), old.capacity) == (unit, capacity):
+            continue
+        basis, on, resource = key
+        fresh.append(
+            UnitSeen(
+                cluster=cluster,
+                basis=basis,
+                on=on,
+                resource=resource,
+                model=unit.model,
+                sharing_mode=unit.sharing_mode,
+                profile=unit.profile,
+                weight_over=None if unit.equivalents is None else unit.equivalents.numerator,
+                weight_under=None if unit.equivalents is None else unit.equivalents.denominator,
+                capacity=capacity,
+                seen_from=now,
+            )
+        )
+    UnitSeen.objects.bulk_create(fresh, ignore_conflicts=True)
+
+
+def _of_flavors(fleet: Fleet) -> Mapping[Key, Known]:
+    """Of a flavor over several kinds of cards only what they have in common is known."""
+    found: dict[Key, Known] = {}
+    for (_cluster, flavor, resource), reached in reached_by_flavor(fleet).items():
+        kinds = {Unit(pool[1], pool[2], unit[1], unit[2]) for pool, unit in reached}
+        found[Basis.RESERVED, flavor, resource] = (_in_common(kinds), None)
+    return found
+
+
+def _in_common(kinds: Iterable[Unit]) -> Unit:
+    units = list(kinds)
+    models, modes, profiles, weights = (
+        {getattr(unit, name) for unit in units}
+        for name in ("model", "sharing_mode", "profile", "equivalents")
+    )
+    return Unit(
+        model=models.pop() if len(models) == 1 else "",
+        sharing_mode=modes.pop() if len(modes) == 1 else "",
+        profile=profiles.pop() if len(profiles) == 1 else "",
+        equivalents=weights.pop() if len(weights) == 1 else None,
+    )
+
+
+def _of_nodes(fleet: Fleet) -> Mapping[Key, Known]:
+    kinds: defaultdict[Key, set[Unit]] = defaultdict(set)
+    capacity: defaultdict[Key, Decimal] = defaultdict(Decimal)
+    for node in fleet.nodes:
+        for item in node.falls:
+            for found in item.units:
+                key = (Basis.POD, node.name, found.unit.resource)
+                kinds[key].add(
+                    Unit(item.group.model, str(item.group.mode), found.unit.profile, found.unit.equivalents)
+                )
+                capacity[key] += found.unit.capacity
+    return {key: (_in_common(units), capacity[key]) for key, units in kinds.items()}
+
+
+# ---- cost centres ---------------------------------------------------------------------------------------------------
+
+
+def cost_centres() -> Mapping[int, Sequence[tuple[datetime, str]]]:
+    """By team, in order."""
+    found: defaultdict[int, list[tuple[datetime, str]]] = defaultdict(list)
+    rows = CostCentreSeen.objects.order_by("seen_from", "pk")
+    for team_id, at, cost_centre in rows.values_list("team_id", "seen_from", "cost_centre"):
+        found[team_id].append((at, cost_centre))
+    return found
+
+
+def _note_cost_centres(now: datetime) -> None:
+    known = {team_id: rows[-1][1] for team_id, rows in cost_centres().items()}
+    CostCentreSeen.objects.bulk_create(
+        [
+            CostCentreSeen(team_id=team_id, cost_centre=cost_centre, seen_from=now)
+            for team_id, cost_centre in Team.objects.values_list("pk", "cost_centre")
+            if known.get(team_id) != cost_centre
+        ],
+        ignore_conflicts=True,
+    )
+
+
+# ---- what could not be seen -----------------------------------------------------------------------------------------
+
+
+def unseen(cluster: Cluster, start: datetime, end: datetime) -> Mapping[str, Sequence[Stretch]]:
+    """By kind, in order, those that touch [start, end)."""
+    found: defaultdict[str, list[Stretch]] = defaultdict(list)
+    rows = UnseenStretch.objects.filter(cluster=cluster, started_at__lt=end, ended_at__gt=start)
+    for kind, low, high in rows.order_by("started_at").values_list("kind", "started_at", "ended_at"):
+        found[kind].append(Stretch(low, high))
+    return found
+
+
+def _note_unseen(cluster: Cluster, now: datetime) -> None:
+    longest = LONGEST_INTERVALS * settings.COLLECT_INTERVAL_SECONDS
+    fresh = []
+    for kind, source in SOURCES.items():
+        pulls = CollectionRun.objects.filter(
+            cluster=cluster,
+            source=source,
+            outcome__in=(Outcome.OK, Outcome.PARTIAL),
+            started_at__gt=now - LOOK_BACK,
+        )
+        ends = pulls.values_list("ended_at", flat=True)
+        fresh += [
+            UnseenStretch(cluster=cluster, kind=kind, started_at=gap.start, ended_at=gap.end)
+            for gap in gaps_between(ends.iterator(chunk_size=5000), longest=longest)
+        ]
+    UnseenStretch.objects.bulk_create(fresh, ignore_conflicts=True)
