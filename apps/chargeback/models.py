@@ -1,16 +1,19 @@
-"""Rates for held GPU time. A published rate is never edited: a new one takes over from its start."""
+"""Rates, billing periods and the ledger. What is published or closed is never edited: something new takes over."""
 
 from __future__ import annotations
 
 from typing import ClassVar
 
+from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
+from apps.accounts.models import Team
 from apps.core.money import CURRENCIES
 from apps.core.quantity import plain
 from apps.fleet.models import Cluster
+from apps.usage.kinds import KindOfUnit
 
 
 class Rate(models.Model):
@@ -48,3 +51,174 @@ class Rate(models.Model):
         start = self.valid_from
         if start is not None and (start.minute or start.second or start.microsecond):
             raise ValidationError({"valid_from": _("A rate starts on a full hour.")})
+
+
+class RateVersion(models.Model):
+    """A rate card: what one hour costs from `valid_from` on until the next published version. While it is a draft its
+    prices can be edited; a published one never (the database refuses it): a new version takes over instead.
+    `borrowed_factor` and `priority_factors` ({priority class: factor as text}) multiply each other."""
+
+    class State(models.TextChoices):
+        DRAFT = "draft", _("draft")
+        PUBLISHED = "published", _("published")
+
+    class Idle(models.TextChoices):
+        PLATFORM = "platform", _("the platform carries it")
+        PROPORTIONAL = "proportional", _("shared in proportion to what each team held")
+        EVEN = "even", _("shared evenly")
+
+    state = models.CharField(_("state"), max_length=10, choices=State.choices, default=State.DRAFT)
+    valid_from = models.DateTimeField(_("valid from"))
+    currency = models.CharField(_("currency"), max_length=3, default="USD")
+    borrowed_factor = models.DecimalField(
+        _("factor of borrowed use"), max_digits=10, decimal_places=6, default=1
+    )
+    priority_factors = models.JSONField(_("factors by priority class"), default=dict, blank=True)
+    idle = models.CharField(_("idle capacity"), max_length=12, choices=Idle.choices, default=Idle.PLATFORM)
+    note = models.TextField(_("note"), blank=True)
+    published_at = models.DateTimeField(null=True, editable=False)
+    published_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, editable=False, related_name="+"
+    )
+
+    class Meta:
+        verbose_name = _("rate card")
+        verbose_name_plural = _("rate cards")
+        ordering: ClassVar[list[str]] = ["-valid_from", "-pk"]
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.UniqueConstraint(
+                fields=["valid_from"], condition=models.Q(state="published"), name="rate_version_once"
+            ),
+            models.CheckConstraint(
+                condition=models.Q(borrowed_factor__gte=0), name="rate_version_factor_not_negative"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.currency} {self.valid_from:%Y-%m-%d %H:%M}Z ({self.get_state_display()})"
+
+
+class RatePrice(models.Model):
+    """What one hour of one unit (or of one whole card's worth) costs; the closest price wins (see `tariff`)."""
+
+    class Basis(models.TextChoices):
+        RESERVED = "reserved", _("reserved quota")
+        POD = "pod", _("bound pods")
+        NOMINAL = "nominal", _("nominal quota")
+
+    class Per(models.TextChoices):
+        UNIT = "unit", _("unit")
+        CARD = "card", _("whole card")
+
+    version = models.ForeignKey(RateVersion, on_delete=models.CASCADE, related_name="prices")
+    basis = models.CharField(_("basis"), max_length=8, choices=Basis.choices, default=Basis.RESERVED)
+    cluster = models.ForeignKey(
+        Cluster, on_delete=models.PROTECT, null=True, blank=True, related_name="+", verbose_name=_("cluster")
+    )
+    model = models.CharField(_("model"), max_length=120)
+    sharing_mode = models.CharField(_("sharing mode"), max_length=20, blank=True)
+    profile = models.CharField(_("profile"), max_length=120, blank=True)
+    per = models.CharField(_("per"), max_length=4, choices=Per.choices, default=Per.UNIT)
+    amount = models.DecimalField(_("price per hour"), max_digits=20, decimal_places=9)
+
+    class Meta:
+        verbose_name = _("price")
+        verbose_name_plural = _("prices")
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.UniqueConstraint(
+                fields=["version", "basis", "cluster", "model", "sharing_mode", "profile"],
+                nulls_distinct=False,
+                name="rate_price_once",
+            ),
+            models.CheckConstraint(condition=models.Q(amount__gte=0), name="rate_price_not_negative"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.model} {self.profile}: {plain(self.amount)}"
+
+
+class BillingPeriod(models.Model):
+    """A calendar month of `zone`, as [starts_at, ends_at) in UTC. A closed one never changes and is never opened again
+    (the database refuses it). `totals`: {currency: sum of its statements}; `entries` and `digest`: how many lines it has
+    and the SHA-256 of them all; `accepted`: what was known to be missing when it was closed, and `reason` why that is
+    accepted."""
+
+    class State(models.TextChoices):
+        OPEN = "open", _("open")
+        CLOSED = "closed", _("closed")
+
+    month = models.CharField(max_length=7, help_text="YYYY-MM")
+    zone = models.CharField(max_length=64)
+    starts_at = models.DateTimeField()
+    ends_at = models.DateTimeField()
+    state = models.CharField(max_length=6, choices=State.choices, default=State.OPEN)
+    created_at = models.DateTimeField()
+    updated_at = models.DateTimeField()
+    closed_at = models.DateTimeField(null=True)
+    closed_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+"
+    )
+    reason = models.TextField(blank=True)
+    accepted = models.JSONField(default=dict)
+    totals = models.JSONField(default=dict)
+    entries = models.BigIntegerField(default=0)
+    digest = models.CharField(max_length=64, blank=True)
+
+    class Meta:
+        ordering: ClassVar[list[str]] = ["starts_at"]
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.UniqueConstraint(fields=["month"], name="billing_period_once"),
+            models.CheckConstraint(
+                condition=models.Q(ends_at__gt=models.F("starts_at")), name="billing_period_forward"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.month} ({self.get_state_display()})"
+
+
+class LedgerEntry(KindOfUnit):
+    """One line of the ledger: what was held within [starts_at, ends_at), and what it costs. Immutable; `sequence` has no
+    holes. `period`: in which it is billed; `corrects`: the line of a closed period that it corrects (its unit-seconds and
+    amount are then the difference), NULL with `correction` where there was none. `amount` is unrounded, to 18 digits; it
+    is exactly unit_seconds × price × factor × weight / 3600, and NULL where there is no price."""
+
+    sequence = models.BigIntegerField(primary_key=True)
+    period = models.ForeignKey(BillingPeriod, on_delete=models.PROTECT, db_index=False, related_name="lines")
+    correction = models.BooleanField(default=False)
+    corrects = models.BigIntegerField(null=True)
+    cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, db_index=False, related_name="+")
+    team = models.ForeignKey(Team, on_delete=models.PROTECT, null=True, db_index=False, related_name="+")
+    cost_centre = models.CharField(max_length=40, blank=True)
+    basis = models.CharField(max_length=8)
+    kind = models.CharField(max_length=20)
+    queue = models.CharField(max_length=253, blank=True)
+    flavor = models.CharField(max_length=253, blank=True)
+    resource = models.CharField(max_length=253)
+    priority_class = models.CharField(max_length=253, blank=True)
+    borrowed = models.BooleanField(default=False)
+    seen = models.CharField(max_length=8)
+    starts_at = models.DateTimeField()
+    ends_at = models.DateTimeField()
+    unit_seconds = models.DecimalField(max_digits=30, decimal_places=9)
+    version = models.ForeignKey(
+        RateVersion, on_delete=models.PROTECT, null=True, db_index=False, related_name="+"
+    )
+    price = models.ForeignKey(
+        RatePrice, on_delete=models.PROTECT, null=True, db_index=False, related_name="+"
+    )
+    currency = models.CharField(max_length=3, blank=True)
+    price_per_hour = models.DecimalField(max_digits=20, decimal_places=9, null=True)
+    factor = models.DecimalField(max_digits=20, decimal_places=12, null=True)
+    priced_over = models.BigIntegerField(null=True)
+    priced_under = models.BigIntegerField(null=True)
+    amount = models.DecimalField(max_digits=48, decimal_places=18, null=True)
+
+    class Meta:
+        indexes: ClassVar[list[models.Index]] = [
+            models.Index(fields=["period", "sequence"], name="ledger_by_period"),
+            models.Index(fields=["team", "sequence"], name="ledger_by_team"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.sequence}: {self.starts_at:%Y-%m-%dT%HZ} {self.queue}"

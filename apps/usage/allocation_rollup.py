@@ -24,11 +24,10 @@ from apps.usage.admission_rollup import chunks, first_observed
 from apps.usage.allocation import Basis, Interval, clip, intervals
 from apps.usage.allocation_loading import load
 from apps.usage.late import late_from, newest_told, taken_back
-from apps.usage.models import AllocationHour, Watermark
+from apps.usage.models import ALLOCATION, AllocationHour, Watermark
 from apps.usage.remembering import SOURCES, note_present
 from apps.usage.services import REDO_AT_MOST, observed_until
 
-ROLLUP = "allocation_hours"
 ROWS_AT_ONCE = 5000
 Kind = tuple[int | None, str, str, str, str, str, str, str, str, str, int | None, int | None, str, bool, str]
 _FIELDS = (
@@ -62,7 +61,7 @@ def rollup_allocation(
     rows = 0
     for low, high in chunks(cluster, start, until):
         with transaction.atomic():
-            mark = Watermark.objects.select_for_update().get(cluster=cluster, rollup=ROLLUP)
+            mark = Watermark.objects.select_for_update().get(cluster=cluster, rollup=ALLOCATION)
             rows += _compute(cluster, low, high, observed, edges)
             if mark.done_until >= low:
                 mark.done_until = max(mark.done_until, min(high, done_until))
@@ -75,9 +74,9 @@ def rollup_allocation(
 def _begin(cluster: Cluster, *, first: datetime, now: datetime) -> datetime:
     with transaction.atomic():
         Watermark.objects.get_or_create(
-            cluster=cluster, rollup=ROLLUP, defaults={"done_until": floor_hour(first)}
+            cluster=cluster, rollup=ALLOCATION, defaults={"done_until": floor_hour(first)}
         )
-        mark = Watermark.objects.select_for_update().get(cluster=cluster, rollup=ROLLUP)
+        mark = Watermark.objects.select_for_update().get(cluster=cluster, rollup=ALLOCATION)
         mark.done_until = taken_back(mark, late_from(cluster, mark, now), now)
         mark.save(update_fields=["done_until"])
     return mark.done_until

@@ -9,6 +9,7 @@ from django.utils.translation import gettext_lazy as _
 
 from apps.accounts.models import Team
 from apps.fleet.models import Cluster
+from apps.usage.kinds import KindOfUnit
 
 
 class UsageHour(models.Model):
@@ -74,6 +75,10 @@ class CapacityHour(models.Model):
 
     def __str__(self) -> str:
         return f"{self.hour:%Y-%m-%dT%HZ} {self.model} ({self.sharing_mode})"
+
+
+ALLOCATION = "allocation_hours"
+"""The mark of the hours of what was held."""
 
 
 class Watermark(models.Model):
@@ -271,20 +276,6 @@ class Reclassification(models.Model):
 
     def __str__(self) -> str:
         return f"rules {self.rules}: {self.done_until:%Y-%m-%dT%HZ}"
-
-
-class KindOfUnit(models.Model):
-    """What one unit is; base of what is remembered of it. `weight_over` / `weight_under`: whole cards per unit, as the
-    exact fraction; NULL: not known. `model` "": not known."""
-
-    model = models.CharField(max_length=120, blank=True)
-    sharing_mode = models.CharField(max_length=20, blank=True)
-    profile = models.CharField(max_length=120, blank=True)
-    weight_over = models.BigIntegerField(null=True)
-    weight_under = models.BigIntegerField(null=True)
-
-    class Meta:
-        abstract = True
 
 
 class UnitSeen(KindOfUnit):

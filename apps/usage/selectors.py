@@ -18,7 +18,7 @@ from apps.accounts.models import Team
 from apps.core.windows import Bucket, Window
 from apps.fleet.models import Cluster
 from apps.fleet.selectors import UNBOUND
-from apps.usage.models import UsageHour, Watermark
+from apps.usage.models import ALLOCATION, AllocationHour, UsageHour, Watermark
 
 UsageBy = Literal["team", "queue", "flavor", "resource", "cluster"]
 # `UsageCriteria.team` of work that no team owns.
@@ -225,3 +225,15 @@ def _rolled_seconds(buckets: Sequence[Window]) -> list[Decimal]:
 def watermarks() -> dict[int, datetime]:
     """{cluster id: end of the last finished hour} of the usage rollup: its own freshness."""
     return dict(Watermark.objects.filter(rollup="usage_hours").values_list("cluster_id", "done_until"))
+
+
+def first_allocation() -> datetime | None:
+    """When the first hour of what was held begins."""
+    rows = AllocationHour.objects.order_by("starts_at").values_list("starts_at", flat=True)
+    return rows.first()
+
+
+def allocation_done_until() -> dict[int, datetime]:
+    """By cluster, up to where hours of what was held are finished."""
+    marks = Watermark.objects.filter(rollup=ALLOCATION).values_list("cluster_id", "done_until")
+    return dict(marks)

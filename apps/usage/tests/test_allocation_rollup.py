@@ -13,7 +13,7 @@ import pytest
 from apps.accounts.models import Team
 from apps.admissions.tests.builders import make_cluster
 from apps.fleet.models import Cluster, TeamBinding
-from apps.observations.models import Presence, Source, SourceState, StateSpan
+from apps.observations.models import Presence, Source, SourceState, StateSpan, Workload
 from apps.quotas.models import QuotaPoint
 from apps.usage.allocation_rollup import rollup_allocation
 from apps.usage.models import AllocationHour, CostCentreSeen, UnitSeen, UnseenStretch, Watermark
@@ -79,6 +79,19 @@ def make_month() -> Cluster:
             started_at=row["start"],
             ended_at=row.get("end"),
         )
+        if "priority" in row:
+            Workload.objects.create(
+                cluster=cluster,
+                uid=row["uid"],
+                kind="Workload",
+                namespace=f"ns-{row['queue']}",
+                name=row["uid"],
+                state="finished",
+                priority_class=row["priority"],
+                first_seen_at=row["start"],
+                observed_at=row["end"],
+                created_at=row["start"],
+            )
     return cluster
 
 

@@ -1,0 +1,103 @@
+"""SQL of the ledger: hours of allocation with their price, differences to what was billed, and lines. Constants only.
+
+`charge_kinds` is a temporary table of what is charged at which price: the distinct kinds of use of the stretch, each from
+one rate card's start to the next's."""
+
+from __future__ import annotations
+
+# What a kind of use is, in the order of the columns. Team, cost centre and queue do not matter to a price.
+USE = (
+    *("cluster_id", "basis", "model", "sharing_mode", "profile", "weight_over", "weight_under"),
+    *("priority_class", "borrowed"),
+)
+# What a line is about: two hours that are alike in all of this are one.
+KEY = (
+    *("starts_at", "ends_at", "cluster_id", "team_id", "cost_centre", "basis", "kind", "queue", "flavor"),
+    *("resource", "model", "sharing_mode", "profile", "weight_over", "weight_under", "priority_class"),
+    *("borrowed", "seen"),
+)
+PRICED = (*("version_id", "price_id", "currency", "price_per_hour", "factor", "priced_over", "priced_under"),)
+COUNTS = "a.seen IN ('observed', 'bridged')"
+
+MAKE_KINDS = """
+CREATE TEMPORARY TABLE charge_kinds (
+  low timestamptz NOT NULL, high timestamptz NOT NULL,
+  cluster_id bigint, basis text, model text, sharing_mode text, profile text, weight_over bigint, weight_under bigint,
+  priority_class text, borrowed boolean,
+  version_id bigint, price_id bigint, currency text NOT NULL, price_per_hour numeric, factor numeric,
+  priced_over bigint, priced_under bigint
+) ON COMMIT DROP
+"""
+KINDS_OF = f"""
+SELECT DISTINCT {", ".join(f"a.{name}" for name in USE)} FROM usage_allocationhour a
+WHERE a.starts_at >= %(low)s AND a.starts_at < %(high)s AND {COUNTS}
+"""  # noqa: S608
+_SAME_USE = " AND ".join(
+    f"k.{name} IS NOT DISTINCT FROM a.{name}" if name.startswith("weight") else f"k.{name} = a.{name}"
+    for name in USE
+)
+_AMOUNT = """CASE WHEN k.price_id IS NOT NULL THEN
+  round({units} * k.price_per_hour * k.factor * k.priced_over / (k.priced_under * 3600), 18) END"""
+_COLUMNS = (
+    f"sequence, period_id, correction, corrects, {', '.join(KEY)}, unit_seconds, {', '.join(PRICED)}, amount"
+)
+_ORDER = ", ".join(f"a.{name}" for name in KEY)
+
+# Use of the period itself, in the order of its key.
+ADD_USE = f"""
+INSERT INTO chargeback_ledgerentry ({_COLUMNS})
+SELECT %(after)s + row_number() OVER (ORDER BY {_ORDER}), %(period)s, false, NULL,
+  {_ORDER}, a.unit_seconds, {", ".join(f"k.{name}" for name in PRICED)}, {_AMOUNT.format(units="a.unit_seconds")}
+FROM usage_allocationhour a
+JOIN charge_kinds k ON a.starts_at >= k.low AND a.starts_at < k.high AND {_SAME_USE}
+WHERE a.starts_at >= %(low)s AND a.starts_at < %(high)s AND {COUNTS}
+"""  # noqa: S608
+
+# What the hours of closed periods say now, less what was billed of them, at the price of then.
+_SAME_KEY = " AND ".join(f"b.{name} IS NOT DISTINCT FROM a.{name}" for name in KEY)
+ADD_CORRECTIONS = f"""
+INSERT INTO chargeback_ledgerentry ({_COLUMNS})
+SELECT %(after)s + row_number() OVER (ORDER BY {_ORDER}), %(period)s, true, a.corrects,
+  {_ORDER}, a.difference, {", ".join(f"k.{name}" for name in PRICED)}, {_AMOUNT.format(units="a.difference")}
+FROM (
+  SELECT {", ".join(KEY)}, sum(unit_seconds) AS difference, min(sequence) AS corrects
+  FROM (
+    SELECT {", ".join(KEY)}, a.unit_seconds, NULL::bigint AS sequence FROM usage_allocationhour a
+    WHERE a.starts_at >= %(low)s AND a.starts_at < %(high)s AND {COUNTS}
+      AND a.basis IN (SELECT DISTINCT k.basis FROM charge_kinds k)
+    UNION ALL
+    SELECT {", ".join(KEY)}, -e.unit_seconds, CASE WHEN NOT e.correction THEN e.sequence END
+    FROM chargeback_ledgerentry e WHERE e.starts_at >= %(low)s AND e.starts_at < %(high)s
+  ) both_sides
+  GROUP BY {", ".join(KEY)} HAVING sum(unit_seconds) <> 0
+) a
+JOIN charge_kinds k ON a.starts_at >= k.low AND a.starts_at < k.high AND {_SAME_USE}
+"""  # noqa: S608
+# A correction of what has no hours any more needs its kind too.
+KINDS_BILLED = f"""
+SELECT DISTINCT {", ".join(f"a.{name}" for name in USE)} FROM chargeback_ledgerentry a
+WHERE a.starts_at >= %(low)s AND a.starts_at < %(high)s
+"""  # noqa: S608
+
+UNPRICED = f"""
+SELECT a.resource, sum(a.unit_seconds) FROM usage_allocationhour a
+JOIN charge_kinds k ON a.starts_at >= k.low AND a.starts_at < k.high AND {_SAME_USE}
+WHERE a.starts_at >= %(low)s AND a.starts_at < %(high)s AND {COUNTS} AND k.price_id IS NULL
+GROUP BY 1 ORDER BY 1
+"""  # noqa: S608
+LEFT_OUT = """
+SELECT a.resource, sum(a.unit_seconds) FROM usage_allocationhour a
+WHERE a.starts_at >= %(low)s AND a.starts_at < %(high)s AND a.seen = 'left_out'
+  AND a.basis IN (SELECT DISTINCT k.basis FROM charge_kinds k)
+GROUP BY 1 ORDER BY 1
+"""
+# Everything of a period, summed as its statements have it.
+STATEMENT_PARTS = """
+SELECT team_id, model, sharing_mode, profile, resource, basis, correction, currency, price_per_hour, factor,
+  priced_over, priced_under, sum(unit_seconds), count(*)
+FROM chargeback_ledgerentry WHERE period_id = %(period)s
+GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12 ORDER BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12
+"""
+COPY_LINES = f"""
+COPY (SELECT {_COLUMNS} FROM chargeback_ledgerentry WHERE period_id = {{period}} ORDER BY sequence) TO STDOUT
+"""  # noqa: S608

@@ -1,0 +1,90 @@
+"""Published rate cards. Input: rows; output: the `Tariff` that prices use, and drafts that become versions.
+
+Invariants: only published versions price anything; a version is published once, on a full hour, and not before the end of
+the last closed period, so that what was billed stays priced as it was."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from datetime import datetime
+from decimal import Decimal, InvalidOperation
+
+from django.core.exceptions import ValidationError
+from django.db import transaction
+from django.utils.translation import gettext as _
+
+from apps.accounts.models import User
+from apps.chargeback.models import BillingPeriod, RatePrice, RateVersion
+from apps.chargeback.tariff import Per, Price, Tariff, Version
+
+
+def load_tariff() -> Tariff:
+    """Two queries."""
+    prices: defaultdict[int, list[Price]] = defaultdict(list)
+    for row in RatePrice.objects.filter(version__state=RateVersion.State.PUBLISHED).order_by("pk"):
+        prices[row.version_id].append(
+            Price(
+                id=row.pk,
+                basis=row.basis,
+                model=row.model,
+                amount=row.amount,
+                per=Per(row.per),
+                cluster_id=row.cluster_id,
+                sharing_mode=row.sharing_mode,
+                profile=row.profile,
+            )
+        )
+    return Tariff(
+        Version(
+            id=row.pk,
+            valid_from=row.valid_from,
+            currency=row.currency,
+            prices=tuple(prices[row.pk]),
+            borrowed_factor=row.borrowed_factor,
+            priority_factors={name: Decimal(value) for name, value in row.priority_factors.items()},
+        )
+        for row in RateVersion.objects.filter(state=RateVersion.State.PUBLISHED)
+    )
+
+
+def publish(version_id: int, *, by: User, now: datetime) -> RateVersion:
+    """Raises ValidationError with what is in the way."""
+    with transaction.atomic():
+        version = RateVersion.objects.select_for_update().get(pk=version_id)
+        if version.state == RateVersion.State.PUBLISHED:
+            return version
+        _check(version)
+        version.state, version.published_at, version.published_by = RateVersion.State.PUBLISHED, now, by
+        version.save()
+    return version
+
+
+def _check(version: RateVersion) -> None:
+    if not version.prices.exists():
+        raise ValidationError(_("A rate card without a price prices nothing."))
+    start = version.valid_from
+    if start.minute or start.second or start.microsecond:
+        raise ValidationError({"valid_from": _("A rate card starts on a full hour.")})
+    closed = BillingPeriod.objects.filter(state=BillingPeriod.State.CLOSED, ends_at__gt=start).last()
+    if closed is not None:
+        raise ValidationError(
+            {
+                "valid_from": _("%(month)s is closed: a rate card starts at its end or later.")
+                % {"month": closed.month}
+            }
+        )
+    same = RateVersion.objects.filter(state=RateVersion.State.PUBLISHED, valid_from=start)
+    if same.exists():
+        raise ValidationError({"valid_from": _("Another rate card starts then.")})
+    for name, value in version.priority_factors.items():
+        if not _is_factor(value):
+            raise ValidationError(
+                {"priority_factors": _("%(name)s: give a number of 0 or more as text.") % {"name": name}}
+            )
+
+
+def _is_factor(value: object) -> bool:
+    try:
+        return isinstance(value, str) and Decimal(value).is_finite() and Decimal(value) >= 0
+    except InvalidOperation:
+        return False
