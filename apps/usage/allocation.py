@@ -11,6 +11,7 @@ Pure. Invariants
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -273,7 +274,7 @@ def _beyond(
     group_of: Callable[[Interval], Group | None],
     mark: Callable[[Interval], Interval],
 ) -> list[Interval]:
-    """At every instant whoever came first is within the limit; what is beyond it is marked, partly where need be."""
+    """What is beyond a limit is marked, partly where need be."""
     groups: defaultdict[Group, list[Interval]] = defaultdict(list)
     kept: list[Interval] = []
     for item in items:
@@ -283,34 +284,103 @@ def _beyond(
         else:
             groups[group].append(item)
     for group, members in groups.items():
-        kept += _laid(members, limits[group], mark)
+        held = [
+            Member(
+                (item.since, item.uid, item.priority_class, item.start),
+                n,
+                item.start,
+                item.end,
+                item.quantity,
+            )
+            for n, item in enumerate(members)
+        ]
+        cuts: defaultdict[int, list[Beyond]] = defaultdict(list)
+        for one in beyond(held, limits[group]):
+            cuts[one.n].append(one)
+        for n, item in enumerate(members):
+            kept += _marked(item, cuts[n], mark)
     return kept
 
 
-def _laid(
-    members: Sequence[Interval], limits: Sequence[Limit], mark: Callable[[Interval], Interval]
+def _marked(
+    item: Interval, cuts: Sequence[Beyond], mark: Callable[[Interval], Interval]
 ) -> Iterator[Interval]:
-    starts: defaultdict[datetime, list[Interval]] = defaultdict(list)
-    edges = {limit.at for limit in limits}
-    for item in members:
-        starts[item.start].append(item)
-        edges |= {item.start, item.end}
-    active: list[Interval] = []
-    units: Decimal | None = None
+    at = item.start
+    for cut in cuts:
+        if at < cut.start:
+            yield replace(item, start=at, end=cut.start)
+        part = replace(item, start=cut.start, end=cut.end)
+        if cut.quantity < item.quantity:
+            yield replace(part, quantity=item.quantity - cut.quantity)
+        yield mark(replace(part, quantity=cut.quantity))
+        at = cut.end
+    if at < item.end:
+        yield replace(item, start=at)
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One that holds `quantity` of what its group shares; `order`: whoever is first has what there is."""
+
+    order: tuple[datetime, str, str, datetime]
+    n: int
+    start: datetime
+    end: datetime
+    quantity: Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class Beyond:
+    """`quantity` of member `n` is beyond the limit during [start, end)."""
+
+    n: int
+    start: datetime
+    end: datetime
+    quantity: Decimal
+
+
+def beyond(members: Iterable[Member], limits: Sequence[Limit]) -> list[Beyond]:
+    """What of a group's members is beyond its limit: at every instant that of those who came last. In order of its start
+    for each member; what is alike and follows each other is one. Time: n log n, and what is beyond."""
+    starts: defaultdict[datetime, list[Member]] = defaultdict(list)
+    ends: defaultdict[datetime, list[Member]] = defaultdict(list)
+    for one in members:
+        starts[one.start].append(one)
+        ends[one.end].append(one)
     steps = {limit.at: limit.units for limit in limits}
-    for low, high in pairwise(sorted(edges)):
-        units = steps.get(low, units)
-        active = [item for item in active if item.end > low] + starts.get(low, [])
-        active.sort(key=lambda item: (item.since, item.uid, item.priority_class, item.start))
-        left = units
-        for item in active:
-            part = replace(item, start=low, end=high)
-            within = item.quantity if left is None else min(item.quantity, left)
-            if within:
-                yield replace(part, quantity=within)
-            if item.quantity > within:
-                yield mark(replace(part, quantity=item.quantity - within))
-            left = None if left is None else left - within
+    active: list[tuple[tuple[datetime, str, str, datetime], int, Decimal]] = []
+    found: list[Beyond] = []
+    since: dict[int, tuple[datetime, Decimal]] = {}
+    total, units = ZERO, None
+    for at in sorted(starts.keys() | ends.keys() | steps.keys()):
+        for one in ends.get(at, ()):
+            active.pop(bisect_left(active, (one.order, one.n, one.quantity)))
+            total -= one.quantity
+        for one in starts.get(at, ()):
+            insort(active, (one.order, one.n, one.quantity))
+            total += one.quantity
+        units = steps.get(at, units)
+        now = _last(active, total - units) if units is not None and total > units else {}
+        for n, (start, quantity) in list(since.items()):
+            if now.get(n) != quantity:
+                found.append(Beyond(n, start, at, quantity))
+                del since[n]
+        for n, quantity in now.items():
+            since.setdefault(n, (at, quantity))
+    return sorted(found, key=lambda one: (one.start, one.n))
+
+
+def _last(
+    active: Sequence[tuple[tuple[datetime, str, str, datetime], int, Decimal]], surplus: Decimal
+) -> dict[int, Decimal]:
+    """The surplus, taken from those who came last."""
+    taken: dict[int, Decimal] = {}
+    for _order, n, quantity in reversed(active):
+        if surplus <= 0:
+            break
+        taken[n] = min(quantity, surplus)
+        surplus -= taken[n]
+    return taken
 
 
 def _by_owner(item: Interval, owners: Sequence[Owned]) -> Iterator[Interval]:

@@ -9,31 +9,28 @@ Input: spells of holding (`allocation_loading`); output: rows of AllocationHour.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from decimal import Decimal
-from itertools import pairwise
+from datetime import UTC, datetime
+from fractions import Fraction
+from itertools import groupby, pairwise
+from operator import itemgetter
+from typing import Any
 
-from django.db import transaction
+from django.db import connection, transaction
 
 from apps.core.windows import HOUR, floor_hour
 from apps.fleet.models import Cluster
+from apps.usage import allocation_sql as sql
 from apps.usage.admission_rollup import chunks, first_observed
-from apps.usage.allocation import Basis, Interval, clip, intervals
-from apps.usage.allocation_loading import load
+from apps.usage.allocation import Basis, Beyond, Group, Limit, Member, Surroundings, beyond
+from apps.usage.allocation_loading import fill_held
 from apps.usage.late import late_from, newest_told, taken_back
 from apps.usage.models import ALLOCATION, AllocationHour, Watermark
 from apps.usage.remembering import SOURCES, note_present
 from apps.usage.services import REDO_AT_MOST, observed_until
 
-ROWS_AT_ONCE = 5000
-Kind = tuple[int | None, str, str, str, str, str, str, str, str, str, int | None, int | None, str, bool, str]
-_FIELDS = (
-    *("team_id", "cost_centre", "basis", "kind", "queue", "flavor", "resource", "model", "sharing_mode"),
-    *("profile", "weight_over", "weight_under", "priority_class", "borrowed", "seen"),
-)
+FOREVER = datetime(9999, 12, 31, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,58 +87,113 @@ def _compute(
     edges: Collection[datetime],
 ) -> int:
     AllocationHour.objects.filter(cluster=cluster, starts_at__gte=start, starts_at__lt=end).delete()
-    spells, around = load(cluster=cluster, start=start, end=end, until=observed)
-    held = clip(intervals(spells, around), start, end)
-    rows = hours_of(held, edges)
-    made = 0
-    batch: list[AllocationHour] = []
-    for (low, high), sums in rows:
-        for kind, unit_seconds in sums.items():
-            values = dict(zip(_FIELDS, kind, strict=True))
-            batch.append(
-                AllocationHour(
-                    cluster=cluster, starts_at=low, ends_at=high, unit_seconds=unit_seconds, **values
-                )
-            )
-        if len(batch) >= ROWS_AT_ONCE:
-            made += len(AllocationHour.objects.bulk_create(batch))
-            batch = []
-    return made + len(AllocationHour.objects.bulk_create(batch))
+    around = fill_held(cluster=cluster, start=start, end=end, until=observed).around
+    with connection.cursor() as cursor:
+        cursor.execute("DROP TABLE IF EXISTS counted, members, shifts")
+        gaps = _gap_params(around)
+        cursor.execute(sql.MAKE_COUNTED, gaps)
+        if gaps["gap_kind"]:
+            cursor.execute("CREATE INDEX ON held (uid)")
+            cursor.execute(sql.ADD_JUDGED, gaps)
+        cursor.execute(sql.MAKE_SHIFTS)
+        limits = {**around.nominal, **around.node_units}
+        if limits:
+            cursor.execute(sql.MAKE_MEMBERS, _limit_params(around))
+            _copy_shifts(list(_shifts(cluster, limits)))
+        for table in ("counted", "shifts"):
+            cursor.execute(f"ANALYZE {table}")
+        given: dict[str, Any] = {"cluster": cluster.pk, "start": start, "end": end}
+        cursor.execute(
+            sql.ADD_HOURS,
+            {**given, **_owner_params(around), **_unit_params(around), **_slots(start, end, edges)},
+        )
+        return int(cursor.rowcount)
 
 
-def hours_of(
-    held: Iterable[Interval], edges: Collection[datetime]
-) -> Iterator[tuple[tuple[datetime, datetime], Mapping[Kind, Decimal]]]:
-    """Per hour (or part of one) in order, the unit-seconds of each kind."""
-    sums: defaultdict[tuple[datetime, datetime], defaultdict[Kind, Decimal]] = defaultdict(
-        lambda: defaultdict(Decimal)
-    )
-    for item in held:
-        kind = kind_of(item)
-        for bounds in _pieces(item.start, item.end, edges):
-            for part in clip([item], *bounds):
-                sums[bounds][kind] += part.unit_seconds
-    yield from sorted(sums.items())
+def _shifts(cluster: Cluster, limits: Mapping[Group, Sequence[Limit]]) -> Iterator[Beyond]:
+    """Group by group, of those that are ever beyond their limit."""
+    with connection.cursor() as cursor:
+        cursor.execute(sql.MEMBERS)
+        for (_basis, *group), rows in groupby(cursor, key=itemgetter(0, 1, 2, 3)):
+            members = [
+                Member((since, uid, priority, low), n, low, high, quantity)
+                for *_group, since, uid, priority, low, n, high, quantity in rows
+            ]
+            queue, place, resource = group
+            yield from beyond(members, limits[cluster.pk, queue, place, resource])
 
 
-def _pieces(
-    start: datetime, end: datetime, edges: Collection[datetime]
-) -> Iterator[tuple[datetime, datetime]]:
-    """The hours that [start, end) touches, cut at the edges."""
+def _copy_shifts(found: Sequence[Beyond]) -> None:
+    """All that was found: nothing else can be read while they are copied."""
+    with connection.cursor() as cursor, cursor.copy(sql.COPY_SHIFTS) as copy:
+        for one in found:
+            copy.write_row((one.n, one.start, one.end, one.quantity))
+
+
+# ---- parameters -----------------------------------------------------------------------------------------------------
+
+
+def _gap_params(around: Surroundings) -> dict[str, Any]:
+    rows = [(kind, gap.start, gap.end) for kind, gaps in around.gaps.items() for gap in gaps]
+    return _columns(rows, "gap_kind", "gap_from", "gap_to")
+
+
+def _limit_params(around: Surroundings) -> dict[str, Any]:
+    """Without those that are none."""
+    rows = []
+    for basis, limits in ((Basis.RESERVED, around.nominal), (Basis.POD, around.node_units)):
+        for (_cluster, queue, place, resource), steps in limits.items():
+            ends = [*(step.at for step in steps[1:]), FOREVER]
+            for step, end in zip(steps, ends, strict=True):
+                if step.units is not None:
+                    rows.append((str(basis), queue, place, resource, step.at, end, step.units))
+    names = ("basis", "queue", "place", "resource", "from", "to", "units")
+    return _columns(rows, *(f"limit_{name}" for name in names))
+
+
+def _owner_params(around: Surroundings) -> dict[str, Any]:
+    rows = [
+        (
+            place.kind,
+            place.namespace,
+            place.queue_name,
+            place.queue,
+            owned.team_id,
+            owned.cost_centre,
+            owned.start,
+            owned.end,
+        )
+        for place, stretches in around.owners.items()
+        for owned in stretches
+    ]
+    names = ("kind", "namespace", "queue_name", "queue", "team", "cost_centre", "from", "to")
+    return _columns(rows, *(f"owner_{name}" for name in names))
+
+
+def _unit_params(around: Surroundings) -> dict[str, Any]:
+    rows = [
+        (str(basis), place, resource, unit.model, unit.sharing_mode, unit.profile, *_parts(unit.equivalents))
+        for (basis, _cluster, place, resource), unit in around.units.items()
+    ]
+    names = ("basis", "place", "resource", "model", "mode", "profile", "over", "under")
+    return _columns(rows, *(f"unit_{name}" for name in names))
+
+
+def _parts(weight: Fraction | None) -> tuple[int | None, int | None]:
+    return (None, None) if weight is None else (weight.numerator, weight.denominator)
+
+
+def _slots(start: datetime, end: datetime, edges: Collection[datetime]) -> dict[str, Any]:
+    """The hours of [start, end), cut at the edges."""
+    rows = []
     hour = floor_hour(start)
     while hour < end:
         inside = sorted({hour, hour + HOUR, *(edge for edge in edges if hour < edge < hour + HOUR)})
-        yield from pairwise(inside)
+        rows += [(hour, low, high) for low, high in pairwise(inside)]
         hour += HOUR
+    return _columns(rows, "slot_hour", "slot_from", "slot_to")
 
 
-def kind_of(item: Interval) -> Kind:
-    """What is summed up: nodes are many and no kind, the flavor of a pod is not known."""
-    unit, weight = item.unit, item.unit.equivalents
-    return (
-        *(item.team_id, item.cost_centre, str(item.basis), item.place.kind, item.place.queue),
-        *(item.on if item.basis is Basis.RESERVED else "", item.resource),
-        *(unit.model, unit.sharing_mode, unit.profile),
-        *(None if weight is None else weight.numerator, None if weight is None else weight.denominator),
-        *(item.priority_class, item.borrowed, str(item.seen)),
-    )
+def _columns(rows: Sequence[tuple[Any, ...]], *names: str) -> dict[str, Any]:
+    """Arrays of the columns."""
+    return {name: [row[place] for row in rows] for place, name in enumerate(names)}
