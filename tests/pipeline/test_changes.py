@@ -28,11 +28,13 @@ def yard(sim: Running, tmp_path: Path, transactional_db: None) -> Iterator[Yard]
 
 
 def test_a_queue_gets_the_quota_that_was_asked_for(yard: Yard) -> None:
-    request = yard.approved(queue_edit("foundation-cq", "28"))
+    before = yard.nominal("foundation-cq")
+    wanted = str(int(before) + 4)
+    request = yard.approved(queue_edit("foundation-cq", wanted))
     (step,) = yard.steps(request)
-    assert yard.nominal("foundation-cq") == "24"
+    assert yard.nominal("foundation-cq") == before
     assert carry_on(request.pk) == State.APPLIED
-    assert yard.nominal("foundation-cq") == "28"
+    assert yard.nominal("foundation-cq") == wanted
     (done,) = yard.steps(request)
     assert done.sent_at is not None
     assert done.done_at is not None

@@ -26,7 +26,7 @@ from .points import Point, point
 
 NAMESPACE = "default"
 WANTED = {"OpenQueue": ("Open",), "CloseQueue": ("Closed", "Closing")}
-SEND_AGAIN_AFTER = timedelta(seconds=10)
+SEND_AGAIN_AFTER = timedelta(seconds=5)
 """A Command that may have left without an answer: the controller has acted by then, if it has it."""
 GIVE_UP_AFTER = timedelta(minutes=15)
 """The controller tries for about a minute to open a queue whose parent is closed, and then lets it be."""
@@ -69,7 +69,6 @@ def _look(step: ChangeStep, writer: KubeWriter, now: datetime) -> Served | Outco
 def _send(step: ChangeStep, queue: Served, writer: KubeWriter, now: datetime) -> Outcome | None:
     """None: the server has it."""
     note_sent(step, now)
-    point(Point.BEFORE_WRITE)
     try:
         made = writer.create(COMMANDS_PATH, command_of(step, queue.uid))
     except ClientError as error:

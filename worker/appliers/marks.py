@@ -23,6 +23,7 @@ def note_taken(step: ChangeStep, version: str) -> None:
     """The server has it, but it is not in effect yet."""
     step.written_version = version
     step.save(update_fields=["written_version"])
+    point(Point.AFTER_TAKEN)
 
 
 def note_done(step: ChangeStep, version: str, now: datetime) -> Done:

@@ -14,25 +14,21 @@ from pathlib import Path
 
 
 class Point(StrEnum):
-    """In the order in which a change passes them."""
+    """In the order in which a change passes them. "taken": of a Command, that the server has it."""
 
     BEFORE_LOCK = "before-lock"
     AFTER_LOCK = "after-lock"
-    BEFORE_CHECK = "before-check"
     AFTER_READ = "after-read"
-    BEFORE_DRY_RUN = "before-dry-run"
     AFTER_DRY_RUN = "after-dry-run"
-    BEFORE_NOTE = "before-note"
     AFTER_NOTE = "after-note"
     BEFORE_BEGIN = "before-begin"
     AFTER_BEGIN = "after-begin"
     BEFORE_SENT = "before-sent"
     AFTER_SENT = "after-sent"
-    BEFORE_WRITE = "before-write"
     AFTER_WRITE = "after-write"
+    AFTER_TAKEN = "after-taken"
     BEFORE_DONE = "before-done"
     AFTER_DONE = "after-done"
-    BEFORE_FINISH = "before-finish"
     AFTER_FINISH = "after-finish"
 
 
@@ -46,16 +42,19 @@ def point(reached: Point) -> None:
 
 def end_where(order: Path) -> None:
     """From now on end this process, as a power cut would, at the point that the file `order` names: "after-sent", or
-    "after-sent 2" for the second time that it is passed. A file that is not there names none."""
-    passed: dict[Point, int] = {}
+    "after-sent 2" for the second time that it is passed since the file said so."""
+    passed: list[Point] = []
+    known = ""
 
     def hook(reached: Point) -> None:
-        passed[reached] = passed.get(reached, 0) + 1
-        try:
-            name, _space, count = order.read_text().strip().partition(" ")
-        except FileNotFoundError:
-            return
-        if name == reached and passed[reached] >= int(count or 1):
+        nonlocal known
+        text = order.read_text().strip() if order.exists() else ""
+        if text != known:
+            known = text
+            passed.clear()
+        passed.append(reached)
+        name, _space, count = text.partition(" ")
+        if name == reached and passed.count(reached) == int(count or 1):
             os.kill(os.getpid(), signal.SIGKILL)
 
     global _hook

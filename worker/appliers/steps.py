@@ -56,7 +56,6 @@ def _once(step: ChangeStep, writer: KubeWriter, now: datetime) -> Outcome | None
 
 
 def _write(step: ChangeStep, writer: KubeWriter, version: str, now: datetime) -> Outcome | None:
-    point(Point.BEFORE_WRITE)
     try:
         written = writer.patch(step.path, step.body, resource_version=version)
     except ClientError as error:
