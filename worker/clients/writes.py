@@ -24,13 +24,13 @@ Operation = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """An object as the API served it."""
+    """An object as the API served it. `resource_version` "": of an object that a dry run would have created."""
 
     obj: dict[str, Any]
 
     @property
     def resource_version(self) -> str:
-        return str(self.obj["metadata"]["resourceVersion"])
+        return str(self.obj["metadata"].get("resourceVersion", ""))
 
     @property
     def uid(self) -> str:
@@ -71,13 +71,15 @@ class KubeWriter:
         if dry_run:
             params["dryRun"] = "All"
         headers = {"Content-Type": content_type, **self._headers}
-        return _served(self._client.write(method, path, body, params=params, headers=headers), path)
+        answer = self._client.write(method, path, body, params=params, headers=headers)
+        return _served(answer, path, stored=not (dry_run and method == "POST"))
 
 
-def _served(body: bytes, path: str) -> Served:
+def _served(body: bytes, path: str, *, stored: bool = True) -> Served:
+    """`stored`: the object is in the cluster and so has a version."""
     try:
         found = Served(msgspec.json.decode(body, type=dict[str, Any]))
-        _ = found.resource_version
+        _ = found.obj["metadata"]["resourceVersion" if stored else "name"]
     except (msgspec.MsgspecError, LookupError, TypeError) as error:
         raise ClientError(errors.BAD_BODY, f"{path}: the answer is no object: {error}", status=200) from error
     return found

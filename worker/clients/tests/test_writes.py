@@ -190,6 +190,18 @@ def test_an_object_is_created_once(tmp_path: Path) -> None:
     assert error.said == json.loads(taken)["message"]
 
 
+def test_what_a_dry_run_would_create_has_no_version(tmp_path: Path) -> None:
+    """As a real API server answers it; of a creation that is meant, an answer without a version is none."""
+    made = b'{"metadata":{"name":"c","namespace":"default","uid":"u"},"action":"CloseQueue"}'
+    with serving(lambda handler: handler.reply(made, status=201)) as server:
+        writer = KubeWriter(KubeClient(Config(server.url).write(tmp_path), "", 1.0, 2.0))
+        body = {"metadata": {"name": "c"}, "action": "CloseQueue"}
+        tried = writer.create(COMMANDS, body, dry_run=True)
+        error = fails(lambda: writer.create(COMMANDS, body))
+    assert (tried.uid, tried.resource_version) == ("u", "")
+    assert (error.kind, error.is_verdict) == ("bad_body", False)
+
+
 @pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"metadata":{}}', b'{"metadata":[]}'])
 def test_an_answer_that_is_no_object_is_no_verdict(tmp_path: Path, body: bytes) -> None:
     with serving(lambda handler: handler.reply(body)) as server:
