@@ -113,3 +113,18 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("cluster") and not os.environ.get(CLUSTER_VARIABLE):
         how = f"set {CLUSTER_VARIABLE} to a kubeconfig file to run this against a real API server"
         (pytest.fail if "cluster" in required else pytest.skip)(how)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Tables: what tests recorded as `record_property("table: HEADING", (cell, …))`, also from other processes."""
+    tables: dict[str, list[list[str]]] = {}
+    for report in (*terminalreporter.stats.get("passed", ()), *terminalreporter.stats.get("failed", ())):
+        for name, row in report.user_properties if report.when == "call" else ():
+            if name.startswith("table: "):
+                tables.setdefault(name.removeprefix("table: "), []).append([str(cell) for cell in row])
+    for heading, rows in tables.items():
+        terminalreporter.write_sep("=", heading)
+        widths = [min(72, max(map(len, column))) for column in zip(*rows, strict=True)]
+        for row in rows:
+            cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+            terminalreporter.write_line("  ".join(cells).rstrip())

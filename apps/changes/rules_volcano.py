@@ -123,7 +123,7 @@ def _place(name: str, tree: _Tree) -> Iterator[Broken]:
         yield Broken("own_parent", (), {})
     elif parent and parent != ROOT and parent not in tree.specs:
         yield Broken("no_such_parent", (), {"parent": parent})
-    elif len(tree.above(name)) > MOST_DEPTH:
+    elif len([above for above in tree.above(name) if above != ROOT]) >= MOST_DEPTH:
         yield Broken("too_deep", (), {"most": str(MOST_DEPTH)})
 
 

@@ -24,10 +24,13 @@ from kubernetes.client.exceptions import ApiException
 from apps.fleet.models import Cluster
 from apps.observations.services import RunResult
 from worker.clients.kube import KubeClient
+from worker.clients.writes import KubeWriter
 from worker.collectors.run import collect_source
 from worker.parsers.kinds import KINDS
 
 from .access import CONTEXT, KUBECONFIG, derived
+from .stage import VOLCANO, Stage
+from .verdicts import VERSIONS, Bed, make_objects
 
 KUEUE = "kueue.x-k8s.io"
 PRIORITY_CLASSES = ("v1beta2", "workloadpriorityclasses")
@@ -119,6 +122,35 @@ def powerless(writer: ApiClient, tmp_path: Path) -> str:
         pytest.skip(f"cannot get a token without rights: {error.status} {error.reason}")
     assert made.status is not None
     return derived(tmp_path, user={"token": made.status.token})
+
+
+@pytest.fixture(scope="module")
+def edited(writer: ApiClient, kueue: str) -> Iterator[Stage]:
+    """A stage for objects to which edits are tried."""
+    made = Stage(writer, kueue, "rules")
+    try:
+        made.open()
+        yield made
+    except ApiException as error:
+        if error.status in (403, 405):
+            pytest.skip(f"this cluster lets nobody make queues: {error.reason}")
+        raise
+    finally:
+        made.clear()
+
+
+@pytest.fixture(scope="module")
+def beds(edited: Stage, client: KubeClient) -> list[Bed]:
+    """Kueue's objects in each version that is served, the newest first."""
+    kinds, served = make_objects(edited, "verdicts.yaml"), client.served_versions(KUEUE)
+    return [Bed(edited, KubeWriter(client), kinds, version) for version in VERSIONS if version in served]
+
+
+@pytest.fixture(scope="module")
+def volcano_bed(edited: Stage, client: KubeClient, kueue: str) -> Bed:
+    if VOLCANO[1] not in client.served_versions(VOLCANO[0]):
+        pytest.skip("this cluster does not serve Volcano's queues")
+    return Bed(edited, KubeWriter(client), make_objects(edited, "volcano.yaml"), kueue)
 
 
 Pull = Callable[..., RunResult]

@@ -18,6 +18,7 @@ from kubernetes.client import ApiClient, BatchV1Api, CoreV1Api, CustomObjectsApi
 from kubernetes.client.exceptions import ApiException
 
 GROUP = "kueue.x-k8s.io"
+VOLCANO = ("scheduling.volcano.sh", "v1beta1")
 GPU = "nvidia.com/gpu"
 PRODUCT = "nvidia.com/gpu.product"
 RACK = "portal-test/rack"
@@ -59,7 +60,7 @@ class Stage:
         self.version = version
         self.prefix = f"{purpose}-{uuid.uuid4().hex[:6]}"
         self.namespace = self.prefix
-        self._made: list[tuple[str, str]] = []
+        self._made: list[tuple[str, str, str, str]] = []
         self._nodes: list[str] = []
 
     def name(self, short: str) -> str:
@@ -120,7 +121,22 @@ class Stage:
             )
         else:
             self.custom.create_cluster_custom_object(GROUP, self.version, _PLURALS[kind], body)
-            self._made.append((_PLURALS[kind], name))
+            self._made.append((GROUP, self.version, _PLURALS[kind], name))
+        return name
+
+    def volcano_queue(self, short: str, spec: Mapping[str, Any], state: str = "") -> str:
+        """A Queue of Volcano, whose controller need not run."""
+        name, where = self.name(short), (*VOLCANO, "queues")
+        body = {
+            "apiVersion": "/".join(VOLCANO),
+            "kind": "Queue",
+            "metadata": {"name": name},
+            "spec": dict(spec),
+        }
+        self.custom.create_cluster_custom_object(*where, body)
+        self._made.append((*where, name))
+        if state:
+            self.custom.patch_cluster_custom_object_status(*where, name, {"status": {"state": state}})
         return name
 
     def queue(self, short: str, *, flavor: str, gpus: int, **spec: Any) -> None:
@@ -255,12 +271,8 @@ class Stage:
 
     def clear(self) -> None:
         _quietly(lambda: self.core.delete_namespace(self.namespace))
-        for plural, name in reversed(self._made):
-            _quietly(
-                lambda p=plural, n=name: self.custom.delete_cluster_custom_object(  # type: ignore[misc]
-                    GROUP, self.version, p, n
-                )
-            )
+        for made in reversed(self._made):
+            _quietly(lambda m=made: self.custom.delete_cluster_custom_object(*m))  # type: ignore[misc]
         until(self._is_gone, "the namespace is gone", 60)
         for name in self._nodes:
             _quietly(lambda n=name: self.core.delete_node(n))  # type: ignore[misc]

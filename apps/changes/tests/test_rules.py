@@ -221,6 +221,9 @@ def test_depth() -> None:
         chain[f"q{depth}"] = volcano(f"q{depth - 1}")
     assert broken_volcano("q5", {}, chain) == []
     assert [one.code for one in broken_volcano("q6", {}, chain)] == ["too_deep"]
+    del chain["root"]  # it counts although the cluster's own queue is not there to be read
+    assert broken_volcano("q5", {}, chain) == []
+    assert [one.code for one in broken_volcano("q6", {}, chain)] == ["too_deep"]
 
 
 def test_sums_are_looked_at_only_when_an_amount_changes() -> None:
