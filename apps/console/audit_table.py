@@ -120,12 +120,11 @@ class AuditTable(PortalTable):
     def render_subject_label(self, record: AuditEntry) -> SafeString:
         """What it was done to, and behind a disclosure that works without a script what differs."""
         kind = kind_text(record.subject_kind)
-        number = f" #{record.subject_id}" if record.subject_kind == SUBJECT else ""
-        name = f"{kind}{number}"
+        asked = record.subject_kind == SUBJECT
+        name = f"{kind} #{record.subject_id}" if asked else f"{kind} {record.subject_label}"
         url = subject_url(record, staff=self.staff)
         what = format_html('<a href="{}">{}</a>', url, name) if url else format_html("{}", name)
-        objects = _objects(record) if record.subject_kind == SUBJECT else record.subject_label
-        return format_html("{} {}{}", what, objects, _opened(record))
+        return format_html("{}{}{}", what, _objects(record) if asked else "", _opened(record))
 
     def value_subject_label(self, record: AuditEntry) -> str:
         return record.subject_label
@@ -145,7 +144,7 @@ class AuditTable(PortalTable):
 
 
 def _objects(entry: AuditEntry) -> SafeString:
-    """The queues that a request names, each with its page."""
+    """The queues that a request names, each with its page, on lines of their own."""
     links = []
     for name in filter(None, entry.subject_label.split(", ")):
         kind, *parts = name.split("/")
@@ -154,9 +153,8 @@ def _objects(entry: AuditEntry) -> SafeString:
             continue
         namespace = parts[0] if len(parts) == 2 else ""
         links.append((address("queue", entry.cluster_slug, kind, parts[-1], namespace=namespace), name))
-    return format_html_join(
-        ", ", "{}", ((format_html('<a href="{}">{}</a>', *link) if link[0] else link[1],) for link in links)
-    )
+    shown = (format_html('<a href="{}">{}</a>', *link) if link[0] else link[1] for link in links)
+    return format_html_join("", "<div>{}</div>", ((one,) for one in shown))
 
 
 def _opened(entry: AuditEntry) -> SafeString | str:
