@@ -78,6 +78,9 @@ app.conf.update(
         "worker.tasks.note_quotas": {"queue": "rollup"},
         "worker.tasks.dispatch_changes": {"queue": "edits"},
         "worker.tasks.change": {"queue": "edits"},
+        "worker.tasks.watch_changes": {"queue": "edits"},
+        "worker.tasks.send_notices": {"queue": "edits"},
+        "worker.tasks.rollup_held": {"queue": "rollup"},
     },
     task_serializer="json",
     accept_content=["json"],
@@ -118,6 +121,22 @@ app.conf.update(
             "task": "worker.tasks.dispatch_changes",
             "schedule": CHANGES_INTERVAL,
             "options": {"expires": CHANGES_INTERVAL - 1},
+        },
+        "watch-changes": {
+            "task": "worker.tasks.watch_changes",
+            "schedule": 15,
+            "options": {"expires": 14},
+        },
+        "watch-all-changes": {
+            "task": "worker.tasks.watch_changes",
+            "schedule": crontab(minute=7),
+            "kwargs": {"everything": True},
+            "options": {"expires": 600},
+        },
+        "notices": {
+            "task": "worker.tasks.send_notices",
+            "schedule": 10,
+            "options": {"expires": 9},
         },
         "upkeep": {
             "task": "worker.tasks.upkeep",

@@ -18,6 +18,7 @@ from apps.changes.requests import SUBJECT, Origin
 
 __all__ = [
     "awaits",
+    "effects_due",
     "in_force",
     "inbox",
     "inbox_count",
@@ -83,15 +84,17 @@ def pending_work(now: datetime) -> list[int]:
     begun = Q(starts_at=None) | Q(starts_at__lte=now)
     writes = (Q(state=State.APPROVED) & begun) | Q(state__in=(State.APPLYING, State.APPLIED))
     ends = Q(origin=Origin.END, state__in=open_states, starts_at__lte=now)
-    found = ChangeRequest.objects.filter(checks | writes | ends | _effects_due(now))
+    found = ChangeRequest.objects.filter(checks | writes | ends)
     return list(found.order_by("created_at", "pk").values_list("pk", flat=True))
 
 
-def _effects_due(now: datetime) -> Q:
-    """Applied so long ago that an effect can be seen, and not noted yet."""
-    due = Q()
+def effects_due(now: datetime) -> list[tuple[int, str]]:
+    """(request, moment) of effects that can be seen by now and are not noted yet, the longest due first."""
+    found: list[tuple[datetime, int, str]] = []
     for moment, after in EFFECTS.items():
         noted = ChangeEffect.objects.filter(request=OuterRef("pk"), moment=moment)
-        since, until = now - after - EFFECT_GRACE, now - after
-        due |= Q(applied_at__gt=since, applied_at__lte=until) & ~Q(Exists(noted))
-    return due
+        due = ChangeRequest.objects.filter(
+            ~Exists(noted), applied_at__gt=now - after - EFFECT_GRACE, applied_at__lte=now - after
+        )
+        found += [(at + after, pk, moment) for pk, at in due.values_list("pk", "applied_at") if at]
+    return [(pk, moment) for _at, pk, moment in sorted(found)]

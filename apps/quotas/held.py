@@ -65,6 +65,18 @@ WHERE w.cluster_id = ANY(%(clusters)s) AND w.gone_at IS NULL AND w.state = 'pend
 GROUP BY 1, 2, 3, 4, 5
 """
 
+_ADMITTED = """
+SELECT CASE WHEN w.kind = 'Workload' THEN 'ClusterQueue' ELSE 'VolcanoQueue' END,
+  CASE WHEN w.kind = 'Workload' THEN w.cluster_queue ELSE w.queue_name END,
+  coalesce(u.flavor, ''), u.resource, count(DISTINCT w.id)
+FROM observations_workload w
+CROSS JOIN LATERAL jsonb_to_recordset(w.usage) AS u(flavor text, resource text, quantity numeric)
+WHERE w.cluster_id = %(cluster)s AND w.gone_at IS NULL AND w.state = 'admitted' AND u.quantity > 0
+GROUP BY 1, 2, 3, 4
+"""
+Counts = dict[tuple[str, str], dict[tuple[str, str], int]]
+"""Per (kind of queue, queue) and (flavor, resource)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Held:
@@ -110,3 +122,13 @@ def asked_by_queue(*, cluster_ids: Sequence[int]) -> list[Asked]:
     with connection.cursor() as cursor:
         cursor.execute(_WAITING, {"clusters": list(cluster_ids)})
         return [Asked(*row) for row in cursor.fetchall()]
+
+
+def admitted_counts(*, cluster_id: int) -> Counts:
+    """How many pieces of admitted work a reservation of each queue, flavor and resource is for."""
+    found: Counts = {}
+    with connection.cursor() as cursor:
+        cursor.execute(_ADMITTED, {"cluster": cluster_id})
+        for kind, queue, flavor, resource, count in cursor.fetchall():
+            found.setdefault((kind, queue), {})[flavor, resource] = count
+    return found

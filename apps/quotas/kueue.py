@@ -93,6 +93,12 @@ class KueueCluster:
             if team_ids is None or not self.view.teams["ClusterQueue", name].isdisjoint(team_ids):
                 yield name
 
+    def queues_below(self, cohort: str) -> list[str]:
+        """The ClusterQueues of a cohort and of those below it, in order; none where nobody knows the cohort."""
+        if ("Cohort", cohort) not in self.tree:
+            return []
+        return sorted(name for kind, name in self.tree.below("Cohort", cohort) if kind == "ClusterQueue")
+
     # ---- rows of queues -----------------------------------------------------------------------------------
 
     def queue_rows(self, name: str) -> list[QuotaRow]:

@@ -82,7 +82,7 @@ class VolcanoCluster:
             name = self._parent(name)
         return path
 
-    def _below(self, name: str) -> list[str]:
+    def below(self, name: str) -> list[str]:
         """The queue and all its descendants."""
         found, stack = [], [name]
         while stack:
@@ -112,7 +112,7 @@ class VolcanoCluster:
 
     def _demand(self, name: str) -> Demand:
         total = Demand()
-        for queue in self._below(name):
+        for queue in self.below(name):
             if found := self.view.demand.get((KIND, queue)):
                 for resource, amount in found.amounts.items():
                     total.amounts[resource] += amount

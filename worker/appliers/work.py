@@ -18,6 +18,7 @@ from django.conf import settings
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
+from apps.changes.effects import BEFORE, note_effects
 from apps.changes.errors import ChangeRefused
 from apps.changes.models import ChangeRequest, ChangeStep, State
 from apps.changes.requests import Origin
@@ -113,6 +114,7 @@ def _bring_to_its_end(request: ChangeRequest, now: datetime) -> bool:
 
 def _begin(request: ChangeRequest, now: datetime) -> bool:
     point(Point.BEFORE_BEGIN)
+    note_effects(request, BEFORE, now)
     _do("begin", request, now)
     point(Point.AFTER_BEGIN)
     return True

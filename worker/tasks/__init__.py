@@ -6,7 +6,8 @@ from .changes import change, dispatch_changes
 from .collecting import collect, dispatch
 from .findings import note
 from .quotas import dispatch_quotas, note_quotas
-from .upkeep import dispatch_rollups, rollup, rollup_waiting, upkeep
+from .upkeep import dispatch_rollups, rollup, rollup_held, rollup_waiting, upkeep
+from .watching_changes import send_notices, watch_changes
 
 __all__ = [
     "change",
@@ -18,6 +19,9 @@ __all__ = [
     "note",
     "note_quotas",
     "rollup",
+    "rollup_held",
     "rollup_waiting",
+    "send_notices",
     "upkeep",
+    "watch_changes",
 ]

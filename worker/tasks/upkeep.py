@@ -8,11 +8,13 @@ from celery import shared_task
 from django.utils import timezone
 
 from apps.changes.idempotency import forget_old_keys
+from apps.chargeback.ledger import keep_periods
 from apps.findings.services import drop_old_spans
 from apps.fleet.models import Cluster
 from apps.observations.retention import drop_gone, keep_observation_partitions
 from apps.quotas.history import thin_quota_points
 from apps.usage.admission_rollup import rollup_admissions
+from apps.usage.allocation_rollup import rollup_allocation
 from apps.usage.services import capacity_snapshot, rollup_hours
 
 logger = logging.getLogger(__name__)
@@ -27,6 +29,7 @@ def dispatch_rollups() -> int:
     for cluster_id in ids:
         rollup.apply_async(args=(cluster_id,), expires=540, queue="rollup")
         rollup_waiting.apply_async(args=(cluster_id,), expires=540, queue="rollup")
+        rollup_held.apply_async(args=(cluster_id,), expires=540, queue="rollup")
     return len(ids)
 
 
@@ -40,6 +43,18 @@ def rollup(cluster_id: int) -> int:
     if cluster.enabled:
         capacity_snapshot(cluster=cluster, at=now)
     return rollup_hours(cluster=cluster, now=now).rows
+
+
+@shared_task(name="worker.tasks.rollup_held", soft_time_limit=ROLLUP_SOFT, time_limit=ROLLUP_HARD)
+def rollup_held(cluster_id: int) -> int:
+    """Bring the hours of what was held in one cluster up to now, and the months that they are billed in; returns the
+    rows."""
+    cluster = Cluster.objects.filter(pk=cluster_id).first()
+    if cluster is None:
+        return 0
+    now = timezone.now()
+    edges = {edge for period in keep_periods(now) for edge in (period.starts_at, period.ends_at)}
+    return rollup_allocation(cluster=cluster, now=now, edges=edges).rows
 
 
 @shared_task(name="worker.tasks.rollup_waiting", soft_time_limit=ROLLUP_SOFT, time_limit=ROLLUP_HARD)
