@@ -48,11 +48,13 @@ def parent_field(kind: str, spec: Spec, api_version: str) -> str:
 
 def lay_kueue(spec: Spec, edit: NodeEdit, api_version: str) -> None:
     edit = completed(spec, edit)
+    had = {(flavor, resource): dict(cell) for flavor, resource, cell in cells_of(spec)}
     _lay_groups(spec, edit)
     given = {(quota.flavor, quota.resource): quota for quota in edit.quotas}
     for flavor, resource, cell in cells_of(spec):
         if quota := given.get((flavor, resource)):
             _lay_cell(cell, quota)
+        _keep_texts(cell, had.get((flavor, resource), {}))
     if "parent" in edit.values:
         name = parent_field(edit.kind, spec, api_version)
         _set(spec, (name,), edit.values["parent"], spec.get(name) or None)
@@ -88,9 +90,23 @@ def _lay_cell(cell: dict[str, Any], quota: QuotaEdit) -> None:
             _set_amount(cell, field, wanted, quota.texts.get(name) or plain(wanted))
 
 
+def _keep_texts(cell: dict[str, Any], old: Spec) -> None:
+    """As written before where the value is the same: a flavor may be taken away and put back in one edit."""
+    for field in CELL_FIELDS.values():
+        if field in cell and field in old and amount(cell[field]) == amount(old[field]):
+            cell[field] = old[field]
+
+
 def _set_amount(holder: dict[str, Any], field: str, wanted: Decimal, text: str) -> None:
     if field not in holder or amount(holder[field]) != wanted:
         holder[field] = text
+
+
+def _keep_texts(cell: dict[str, Any], had: dict[str, Any]) -> None:
+    """An amount that went with its flavor and came back the same is written as it was."""
+    for field in CELL_FIELDS.values():
+        if field in cell and field in had and amount(cell[field]) == amount(had[field]):
+            cell[field] = had[field]
 
 
 def _lay_weight(spec: Spec, wanted: Decimal) -> None:

@@ -26,6 +26,7 @@ from apps.changes.specs import (
     FieldManager,
     ObjectSeen,
     Spec,
+    cell_path,
     cells_of,
     escaped,
     flat,
@@ -203,7 +204,9 @@ def _put_groups_back(target: Spec, before: Spec, edited: Iterable[str]) -> None:
         if present is None:
             continue
         for field in {*cell, *present} - {"name"}:
-            if f"{GROUPS}/{escaped(flavor)}/{escaped(resource)}/{field}" not in chosen:
+            path = cell_path(flavor, resource, field)
+            # One value in other words is no change: whoever takes a resource away and gives it again rewrites it.
+            if path not in chosen and not same(path, cell.get(field), present.get(field)):
                 if field in present:
                     cell[field] = present[field]
                 else:

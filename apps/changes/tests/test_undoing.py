@@ -73,6 +73,18 @@ def test_an_undo_puts_the_text_back_and_leaves_the_rest() -> None:
     assert step.fields == ("edits.0",)
 
 
+def test_a_resource_that_went_and_came_back_in_other_words_gets_its_text_back() -> None:
+    red = queue("red", "org", "8000m")
+    wanted = nominal("ClusterQueue", "red", "8", remove=[{"resource": GPU}])
+    wanted["set"]["quotas"].append({"flavor": "h100", "resource": "cpu", "nominal": "4"})
+    edits = parse_edits([wanted])
+    steps = planned([red], edits)
+    live = written({red.key: red}, steps)
+    assert live[red.key].spec != red.spec
+    again = written(live, plan(live, back(live, steps, edits).goals))
+    assert again[red.key].spec == red.spec
+
+
 CHANGED: list[tuple[str, dict[str, str], list[tuple[str, str, str, str]]]] = [
     (
         "the quota is another one now",

@@ -68,6 +68,20 @@ def test_refusals_and_faults() -> None:
     assert words.finding_text(fault, team_name=team_name) == "There is nothing of this name."
 
 
+def test_what_somebody_else_changed() -> None:
+    quota = {"name": "red", "path": "/spec/resourceGroups/h100/nvidia.com~1gpu/nominalQuota", "was": "12"}
+    assert words.finding_text(Finding("changed_since", "f", {**quota, "now": ""}), team_name=team_name) == (
+        f"red: h100 {GPU}: nominal quota was made 12 by the change and is none now. "
+        "Somebody else changed it, so it is not taken back."
+    )
+    state = Finding(
+        "changed_since", "f", {"name": "q", "path": "/status/state", "was": "Closed", "now": "Unknown"}
+    )
+    assert "state was made Closed by the change and is Unknown now" in words.finding_text(
+        state, team_name=team_name
+    )
+
+
 def test_fields() -> None:
     changes = [
         FieldChange("/spec/resourceGroups/h100/nvidia.com~1gpu/nominalQuota", "8", "12"),
