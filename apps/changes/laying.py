@@ -90,23 +90,9 @@ def _lay_cell(cell: dict[str, Any], quota: QuotaEdit) -> None:
             _set_amount(cell, field, wanted, quota.texts.get(name) or plain(wanted))
 
 
-def _keep_texts(cell: dict[str, Any], old: Spec) -> None:
-    """As written before where the value is the same: a flavor may be taken away and put back in one edit."""
-    for field in CELL_FIELDS.values():
-        if field in cell and field in old and amount(cell[field]) == amount(old[field]):
-            cell[field] = old[field]
-
-
 def _set_amount(holder: dict[str, Any], field: str, wanted: Decimal, text: str) -> None:
     if field not in holder or amount(holder[field]) != wanted:
         holder[field] = text
-
-
-def _keep_texts(cell: dict[str, Any], had: dict[str, Any]) -> None:
-    """An amount that went with its flavor and came back the same is written as it was."""
-    for field in CELL_FIELDS.values():
-        if field in cell and field in had and amount(cell[field]) == amount(had[field]):
-            cell[field] = had[field]
 
 
 def _lay_weight(spec: Spec, wanted: Decimal) -> None:
