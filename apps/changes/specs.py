@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import ROUND_UP, Decimal, localcontext
 from typing import Any
 
 from apps.core.quantity import QuantityError, parse_quantity
 
 Spec = dict[str, Any]
+NANO = Decimal("1e-9")
+MOST_DIGITS = 160
+"""More than the longest quantity has before and after its point."""
 GROUPS = "/spec/resourceGroups"
 CELL_FIELDS: Mapping[str, str] = {
     "nominal": "nominalQuota",
@@ -190,10 +193,16 @@ def value_text(path: str, value: Any) -> str:
 
 
 def amount(value: Any) -> Decimal | None:
-    """A quantity in a spec; None where there is none or it is no quantity."""
+    """A quantity in a spec; None where there is none or it is no quantity. What is finer than a billionth is rounded
+    away from zero, as Kubernetes reads it and may store it ("0.0000000001" is 1n)."""
     if value is None:
         return None
     try:
-        return parse_quantity(value)
+        found = parse_quantity(value)
     except QuantityError:
         return None
+    exponent = found.as_tuple().exponent
+    if not isinstance(exponent, int) or exponent >= -9:
+        return found
+    with localcontext(prec=MOST_DIGITS):
+        return found.quantize(NANO, rounding=ROUND_UP)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from copy import deepcopy
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 
 from apps.changes.edits import ChangeError, Edit, parse_edits
 from apps.changes.patching import Conflicts, edited_fields, lay, operations_between, reverse, yaml_diff
-from apps.changes.specs import ObjectSeen
+from apps.changes.specs import GROUPS, ObjectSeen, amount, same
 from apps.changes.tests.json_patch import apply_patch
 from apps.changes.tests.strategies import pairs_of_every_kind
 
@@ -191,3 +192,32 @@ def test_laying_and_taking_back(pair: tuple[ObjectSeen, Edit]) -> None:
 def _listed_still(wanted: Edit) -> bool:
     """What was taken away cannot be taken away again."""
     return not getattr(wanted, "removals", ())
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("0.0000000001", "0.000000001"), ("1n", "0.000000001"), ("0.5n", "0.000000001"), ("1.5n", "0.000000002"),
+        ("-0.1n", "-0.000000001"), ("0.0000000010", "0.000000001"), ("1e-12", "0.000000001"), ("0e-12", "0"),
+        ("123456789.0000000001", "123456789.000000001"), ("1.5", "1.5"), ("1e36", "1e36"),
+    ],
+)  # fmt: skip
+def test_amounts_finer_than_a_billionth_are_read_as_the_server_stores_them(text: str, value: str) -> None:
+    assert amount(text) == Decimal(value)
+    assert same(f"{GROUPS}/h100/cpu/nominalQuota", text, value)
+
+
+def test_a_flavor_taken_away_and_put_back_as_it_was_is_no_change() -> None:
+    """The same amount in other words is none; what is not asked for again is gone."""
+    again = [
+        {"flavor": "h100", "resource": "memory", "nominal": "65536Mi"},
+        {"flavor": "h100", "resource": "nvidia.com/gpu", "nominal": "8000m", "lending_limit": "4"},
+    ]
+    wanted = {"remove": [{"flavor": "h100"}], "quotas": again}
+    (edit,) = parse_edits([{"kind": "ClusterQueue", "name": "red", "set": wanted}])
+    assert lay(queue(), edit).operations == []
+    del again[1]["lending_limit"]
+    (edit,) = parse_edits([{"kind": "ClusterQueue", "name": "red", "set": wanted}])
+    assert [change.path for change in edited_fields(queue().spec, lay(queue(), edit).after_spec)] == [
+        f"{GROUPS}/h100/nvidia.com~1gpu/lendingLimit"
+    ]
