@@ -95,6 +95,13 @@ def _set_amount(holder: dict[str, Any], field: str, wanted: Decimal, text: str) 
         holder[field] = text
 
 
+def _keep_texts(cell: dict[str, Any], had: dict[str, Any]) -> None:
+    """An amount that went with its flavor and came back the same is written as it was."""
+    for field in CELL_FIELDS.values():
+        if field in cell and field in had and amount(cell[field]) == amount(had[field]):
+            cell[field] = had[field]
+
+
 def _lay_weight(spec: Spec, wanted: Decimal) -> None:
     present = (spec.get("fairSharing") or {}).get("weight")
     if (Decimal(1) if present is None else amount(present)) != wanted:
