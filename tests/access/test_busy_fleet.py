@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from apps.api.tests.world import GPU, World, cluster_object, quarantine
+from apps.api.tests.world import GPU, World, change_requests, cluster_object, quarantine
+from apps.changes.models import ChangeRequest
 from apps.fleet.models import Cluster
 from apps.observations.models import ClusterObject, DeviceSample, Node, Pod
 from apps.observations.retention import keep_observation_partitions
@@ -98,11 +99,14 @@ def make_busy(world: World) -> None:
     resource_slice(world, "slice", node="gpu-2", devices=devices)
     for number, team in enumerate(("red", "blue")):
         work_of(world, team, number)
+    change_requests(world)
 
 
 def answer(world: World, role: str, path: str) -> str:
     """The body where the role may see it; of a page only what is its own."""
-    response = world.client(role).get(path.format(quarantine=1))
+    names = ("red_change", "blue_change", "platform_change")
+    numbers = ChangeRequest.objects.order_by("pk").values_list("pk", flat=True)
+    response = world.client(role).get(path.format(quarantine=1, **dict(zip(names, numbers, strict=True))))
     if response.status_code != 200:
         return ""
     content = b"".join(response) if response.streaming else response.content

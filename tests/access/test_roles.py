@@ -72,7 +72,7 @@ ROUTES: dict[str, list[Case]] = {
     ],
     "console:changes": [
         ("/changes/", EVERYBODY),
-        ("/changes/?inbox=on&state=open&kind=ClusterQueue&name=red-cq", EVERYBODY),
+        ("/changes/?inbox=on&state=open&kind=ClusterQueue&name=some-cq", EVERYBODY),
         ("/changes/?format=csv&table=changes", EVERYBODY),
         ("/changes/?cluster=none", NOTHING),
         ("/changes/?team=red", (302, 404, 200, 200, 404, 404, 200)),
@@ -246,7 +246,7 @@ ROUTES: dict[str, list[Case]] = {
     "api:what-if": [("/api/v1/quotas/what-if/", (401, *(405,) * 6))],
     "api:quota-changes": [
         ("/api/v1/quota-changes/", rest(EVERYBODY)),
-        ("/api/v1/quota-changes/?inbox=on&state=open&kind=ClusterQueue&name=red-cq", rest(EVERYBODY)),
+        ("/api/v1/quota-changes/?inbox=on&state=open&kind=ClusterQueue&name=some-cq", rest(EVERYBODY)),
     ],
     "api:quota-changes-calendar": [("/api/v1/quota-changes/calendar/", rest(EVERYBODY))],
     "api:quota-change": [
