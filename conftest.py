@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import pytest
+from django.conf import settings
 
 os.environ.setdefault("PORTAL_SECRET_KEY", "only-for-tests-" + "x" * 40)
 os.environ.setdefault("PORTAL_PROCESS", "test")
@@ -42,7 +43,9 @@ def _own_redis_database() -> None:
     url = os.environ.get("REDIS_URL", "")
     if process.startswith("gw") and url.startswith("redis"):
         number = 1 + int(process.removeprefix("gw"))
-        os.environ["REDIS_URL"] = urlunsplit(urlsplit(url)._replace(path=f"/{number}"))
+        own = os.environ["REDIS_URL"] = urlunsplit(urlsplit(url)._replace(path=f"/{number}"))
+        if settings.configured:  # pytest-django may have read the settings before this file
+            settings.REDIS_URL = settings.CACHES["default"]["LOCATION"] = own
 
 
 _own_redis_database()

@@ -10,7 +10,6 @@ from django.urls import reverse
 from django.utils.functional import Promise
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
-from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
 from apps.changes.audit_differences import differences
@@ -54,9 +53,9 @@ def action_label(action: str) -> str:
 def kind_text(kind: str) -> str:
     """What it was done to, in words."""
     if kind == SUBJECT:
-        return _t("change request")
+        return str(_("change request"))
     if kind == "AuditTrail":
-        return _t("audit trail")
+        return str(_("audit trail"))
     meta = _ADMIN_PAGES.get(kind)
     return str(meta.verbose_name) if meta is not None else kind
 

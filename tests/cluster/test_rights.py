@@ -300,10 +300,8 @@ def test_nothing_else_is_allowed(portal: KubeClient) -> None:
 def test_what_is_written_in_a_persons_name_is_judged_as_theirs(bed: Bed, portal: KubeClient) -> None:
     person, account = f"{bed.name}-zhang", f"system:serviceaccount:{bed.name}:{bed.name}"
     said = refused(lambda: patch(bed, portal, "Cohort", name=person, dry_run=True))
-    assert said == (
-        f'users "{person}" is forbidden: User "{account}" cannot impersonate resource "users" in API group "" '
-        "at the cluster scope"
-    )
+    # Which right is named depends on the server: impersonating at all, or for this verb (constrained impersonation).
+    assert f'is forbidden: User "{account}" cannot impersonate' in said
     optional = (DOCS / "rbac-edit.yaml").read_text().partition("\n# ---\n")[2]
     bed.apply(
         "\n".join(line.removeprefix("# ") for line in optional.splitlines()).replace(

@@ -59,7 +59,9 @@ def test_what_ends_is_taken_back_by_the_approval_that_it_had(yard: Yard) -> None
     ended = yard.now(end)
     assert (ended.decided_by, ended.reverts_id) == (yard.admin, request.pk)
     assert yard.writes.of("ClusterQueue", QUEUE) == 2
-    deeds = AuditEntry.objects.filter(subject_id=str(end.pk)).order_by("sequence")
+    deeds = AuditEntry.objects.filter(subject_kind="ChangeRequest", subject_id=str(end.pk)).order_by(
+        "sequence"
+    )
     assert [(one.action, one.actor_name) for one in deeds] == [
         (f"change.{name}", "portal")
         for name in ("create", "ask_check", "note_check", "submit_end", "approve_end", "begin", "finish")

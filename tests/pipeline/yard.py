@@ -12,7 +12,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +58,11 @@ def happens(question: Callable[[], bool], seconds: float) -> bool:
     return True
 
 
+def _put(before: dict[str, Any], spec: dict[str, Any]) -> None:
+    spec.clear()
+    spec.update(before)
+
+
 @dataclass
 class Writes:
     """What the cluster was made to write, by anybody: (kind, name, spec before, spec after); a Command counts with its
@@ -63,6 +70,8 @@ class Writes:
 
     sim: Running
     found: list[tuple[str, str, Any, Any]] = field(default_factory=list)
+    began: list[tuple[str, str, Any, Any]] = field(default_factory=list)
+    """All of them; `found` is emptied by tests."""
 
     @contextmanager
     def watched(self) -> Iterator[Writes]:
@@ -72,7 +81,14 @@ class Writes:
         def note(kind: Any, before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any] | None:
             part = "action" if kind.name == "Command" else "spec"
             if before.get(part) != after.get(part):
-                self.found.append((kind.name, after["metadata"]["name"], before.get(part), after.get(part)))
+                one = (
+                    kind.name,
+                    after["metadata"]["name"],
+                    deepcopy(before.get(part)),
+                    deepcopy(after.get(part)),
+                )
+                self.found.append(one)
+                self.began.append(one)
             return inner(kind, before, after) if inner else None
 
         cluster.on_write = note
@@ -149,6 +165,15 @@ class Yard:
             assert cluster.on_write is not None
             cluster.on_write(KINDS[kind], self.sim.store.get(kind, name) or {}, found)
 
+    def put_back(self) -> None:
+        """Every spec as it was before the first write, so that other tests find the cluster as they know it."""
+        first: dict[tuple[str, str], Any] = {}
+        for kind, name, before, _after in self.writes.began:
+            first.setdefault((kind, name), before)
+        for (kind, name), before in first.items():
+            if kind != "Command":
+                self.outside(kind, name, partial(_put, before))
+
     def collect(self) -> None:
         for source in ("nodes", "kueue", "volcano"):
             run = collect_source(cluster=self.cluster, source=source, now=timezone.now(), seconds=60)
@@ -223,6 +248,8 @@ def going_on(sim: Running) -> Iterator[None]:
 
 @contextmanager
 def opened(sim: Running, folder: Path) -> Iterator[Yard]:
+    # What is sent here has to arrive at the workers that are started here.
+    assert app.conf.broker_url == os.environ["REDIS_URL"]
     redis.Redis.from_url(os.environ["REDIS_URL"]).delete("edits")
     cluster = Cluster.objects.create(slug="yard", name="Yard", kubeconfig_path=str(sim.kubeconfig))
     people = [User(username=name, role="platform_admin") for name in ("lead", "admin", "other")]
@@ -237,3 +264,4 @@ def opened(sim: Running, folder: Path) -> Iterator[Yard]:
             yield yard
         finally:
             yard.stop_workers()
+            yard.put_back()

@@ -14,6 +14,8 @@ from apps.changes.tests.json_patch import apply_patch, merge_patch
 
 DATA = Path(__file__).parents[3] / "tests" / "data"
 KUEUE = DATA / "kueue"
+TREE, FLAT = DATA / "volcano-capacity", DATA / "volcano-proportion"
+WEIGHT_ZERO = "refusal-queue-weight-zero.json"
 KINDS = {"clusterqueues": "ClusterQueue", "cohorts": "Cohort", "localqueues": "LocalQueue"}
 # What is refused, and which of our rules say so (found by hand in the bodies' messages).
 EXPECTED = {
@@ -108,8 +110,8 @@ VOLCANO: dict[str, tuple[str, dict[str, Any], set[str]]] = {
 }
 
 
-def _queues() -> dict[str, dict[str, Any]]:
-    items = json.loads((DATA / "volcano-capacity" / "queues.json").read_text())["items"]
+def _queues(folder: str = "volcano-capacity") -> dict[str, dict[str, Any]]:
+    items = json.loads((DATA / folder / "queues.json").read_text())["items"]
     return {item["metadata"]["name"]: item["spec"] for item in items}
 
 
@@ -123,6 +125,24 @@ def test_volcano_refusals(file: str) -> None:
     assert (found, body["status"]) == (codes, "Failure")
 
 
-def test_what_volcano_holds_breaks_no_rule() -> None:
-    queues = _queues()
+@pytest.mark.parametrize("file", sorted(path.name for path in FLAT.glob("refusal-queue-*")))
+def test_flat_queues_are_refused_in_the_same_words(file: str) -> None:
+    """The webhook does not look at which plugin shares: what was recorded of flat queues is word for word the same."""
+    words = [json.loads((folder / file).read_text()).get("message") for folder in (FLAT, TREE)]
+    assert words[0] == words[1]
+
+
+def test_every_recorded_refusal_of_a_queue_is_accounted_for() -> None:
+    """But deletions, which nobody can ask for here, and a weight of 0, which was created as 1."""
+    recorded = {path.name for folder in (FLAT, TREE) for path in folder.glob("refusal-queue-*")}
+    others = {"refusal-queue-delete-default.json", "refusal-queue-delete-root.json", WEIGHT_ZERO}
+    assert recorded == others | VOLCANO.keys()
+    assert json.loads((TREE / WEIGHT_ZERO).read_text())["spec"]["weight"] == 1
+    found = broken_volcano("new", {}, {**_queues(), "new": {"weight": 0}})
+    assert [one.code for one in found] == ["number"]
+
+
+@pytest.mark.parametrize("folder", ["volcano-capacity", "volcano-proportion"])
+def test_what_volcano_holds_breaks_no_rule(folder: str) -> None:
+    queues = _queues(folder)
     assert [found for name, spec in queues.items() for found in broken_volcano(name, spec, queues)] == []
