@@ -169,9 +169,11 @@ def test_a_foreign_name_answers_like_one_that_does_not_exist(desk: Desk) -> None
             answer(client, method, path.format(pk), {"version": 1, "reason": "x"}) for pk in (blue, 987654)
         ]
         assert [found.status_code for found in answers] == [404, 404]
-        assert answers[0].content.replace(str(blue).encode(), b"") == answers[1].content.replace(
-            b"987654", b""
-        )
+        told = [
+            found.content.replace(f"/{pk}/".encode(), b"/N/")
+            for found, pk in zip(answers, (blue, 987654), strict=True)
+        ]
+        assert told[0] == told[1]
     for method in ("put", "patch"):
         assert answer(client, method, f"{blue}/", {"reason": "x", "version": 1}).status_code == 404
     replaced = [call(desk, "red_lead", "post", "", BODY | {"replaces": pk}) for pk in (blue, 987654)]
