@@ -23,6 +23,9 @@ _FAULTS: dict[str, str | Promise] = {
     "too_long": gettext_lazy("This is longer than %(part)s characters."),
     "past": gettext_lazy("This is in the past."),
     "order": gettext_lazy("It would end before it starts."),
+    "not_yours": gettext_lazy(
+        "Change %(part)s was asked for by somebody else: only they or a platform admin replace it."
+    ),
     "time": gettext_lazy("%(part)s"),
 }
 _IN_THE_WAY: dict[str, str | Promise] = {

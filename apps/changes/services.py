@@ -24,7 +24,7 @@ from apps.changes.form import Place
 from apps.changes.models import ChangeRequest, State
 from apps.changes.permissions import may_ask_for, standings, visible_requests
 from apps.changes.requests import Origin, Wanted
-from apps.changes.transitions import OPEN, Deed, perform, possible, record_refusal
+from apps.changes.transitions import OPEN, TABLE, Deed, perform, possible, record_refusal
 from apps.quotas.situation import load_scene
 
 MOST_REASON = 2000
@@ -202,14 +202,18 @@ def _of_times(wanted: Wanted, now: datetime) -> Iterator[Fault]:
 
 
 def _of_replaced(wanted: Wanted, actor: User, request_id: int | None) -> Iterator[Fault]:
-    """Only another open request of the same team and cluster, that the asker may read, can be replaced."""
+    """Only another open request of the same team and cluster, that the asker may read and could let go of, can be
+    replaced: else it would be refused when this one is put before the approvers."""
     other = wanted.replaces
     if other is None:
         return
     seen = visible_requests(actor).filter(pk=other.pk, cluster=wanted.cluster, team=wanted.team)
     seen = seen.exclude(pk=request_id) if request_id else seen
-    if not seen.filter(state__in=OPEN).exclude(origin=Origin.END).exists():
+    found = seen.filter(state__in=OPEN).exclude(origin=Origin.END).first()
+    if found is None:
         yield Fault("replaces", "unknown", str(other.pk))
+    elif not TABLE["supersede"].who & standings(actor, found):
+        yield Fault("replaces", "not_yours", str(other.pk))
 
 
 def _of_edits(wanted: Wanted, actor: User, now: datetime) -> list[Fault]:

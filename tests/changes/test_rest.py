@@ -104,6 +104,17 @@ def test_a_request_takes_no_place_of_its_own(desk: Desk) -> None:
     assert call(desk, "red_lead", "get", f"{other}/")[1]["result"]["replaced_by"] == [pk]
 
 
+def test_what_somebody_else_asked_for_is_not_replaced(desk: Desk) -> None:
+    """It would be refused when the new one is put before the approvers: better said at once, also when it is edited."""
+    theirs = call(desk, "admin", "post", "", BODY)[1]["result"]["id"]
+    status, body = call(desk, "red_lead", "post", "", BODY | {"replaces": theirs})
+    assert (status, faults(body)) == (400, [("replaces", "not_yours")])
+    own = call(desk, "red_lead", "post", "", BODY)[1]["result"]["id"]
+    status, body = call(desk, "red_lead", "patch", f"{own}/", {"replaces": theirs, "version": 1})
+    assert (status, faults(body)) == (400, [("replaces", "not_yours")])
+    assert call(desk, "admin", "post", "", BODY | {"replaces": own})[0] == 201
+
+
 # ---- refusals -------------------------------------------------------------------------------------------------------
 
 
