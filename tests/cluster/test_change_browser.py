@@ -90,7 +90,8 @@ CASES = [
         lambda s: s["preemption"]["reclaimWithinCohort"], "LowerPriority",
     ),
     Case(
-        "ClusterQueue", "team", {"borrow_within_cohort": "LowerPriority", "max_priority_threshold": "50"},
+        "ClusterQueue", "team",
+        {"reclaim_within_cohort": "Any", "borrow_within_cohort": "LowerPriority", "max_priority_threshold": "50"},
         lambda s: s["preemption"]["borrowWithinCohort"], {"policy": "LowerPriority", "maxPriorityThreshold": 50},
     ),
     Case(
@@ -148,7 +149,7 @@ class Desk:
         return self.writer.read(path).spec
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def stage(writer: ApiClient, kueue: str, client: KubeClient) -> Iterator[Stage]:
     if VOLCANO[1] not in client.served_versions(VOLCANO[0]):
         pytest.skip("this cluster does not serve Volcano's queues")
