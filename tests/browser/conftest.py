@@ -14,7 +14,6 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
-from django.core.management import call_command
 from django.db import connection
 from django.test import Client
 from django.utils import timezone
@@ -111,11 +110,9 @@ def _people(cluster: Cluster) -> None:
 
 
 def _empty() -> None:
-    """Leave the database as other tests expect it; the partitioned tables are not Django's to flush."""
-    from tests.emptying import empty_partitioned_tables
+    from tests.emptying import empty_database
 
-    call_command("flush", interactive=False, verbosity=0)
-    empty_partitioned_tables()
+    empty_database()
     connection.close()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import tempfile
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,6 +24,7 @@ from kubernetes.client.exceptions import ApiException
 
 from apps.fleet.models import Cluster
 from apps.observations.services import RunResult
+from tests.differential.real import Api
 from worker.clients.kube import KubeClient
 from worker.clients.writes import KubeWriter
 from worker.collectors.run import collect_source
@@ -39,11 +41,49 @@ PRIORITY_CLASSES = ("v1beta2", "workloadpriorityclasses")
 @pytest.fixture(scope="module", autouse=True)
 def turn(request: pytest.FixtureRequest) -> Iterator[None]:
     """Files that read the cluster run side by side; one that says ALONE waits for them, and they for it: what it creates
-    and removes would be there for one reading and not for the next."""
+    and removes would be there for one reading and not for the next. Its turn ends when what it removed is gone."""
     alone = getattr(request.module, "ALONE", False)
     with (Path(tempfile.gettempdir()) / "gpu-portal-cluster-tests.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        if not alone:
+            yield
+            return
+        api = request.getfixturevalue("writer")
+        before = being_removed(api)
         yield
+        await_removed(api, before)
+
+
+WITH_FINALIZERS = (
+    "/api/v1/namespaces",
+    *(
+        f"/apis/{KUEUE}/v1beta1/{kind}"
+        for kind in ("clusterqueues", "resourceflavors", "admissionchecks", "workloads")
+    ),
+)
+"""What goes on being there for a while after it has been deleted."""
+
+
+def being_removed(api: ApiClient) -> set[str]:
+    found = set()
+    for path in WITH_FINALIZERS:
+        try:
+            items = Api(api).call("GET", path)["items"]
+        except ApiException as error:
+            if error.status in (401, 403, 404):
+                continue
+            raise
+        found |= {item["metadata"]["uid"] for item in items if "deletionTimestamp" in item["metadata"]}
+    return found
+
+
+def await_removed(api: ApiClient, before: set[str], seconds: float = 120) -> None:
+    """Until nothing is being removed but what was `before`. A namespace takes longest."""
+    until = time.monotonic() + seconds
+    while left := being_removed(api) - before:
+        if time.monotonic() > until:
+            pytest.fail(f"still being removed after {seconds:.0f} s: {sorted(left)}")
+        time.sleep(0.5)
 
 
 @pytest.fixture(scope="session")

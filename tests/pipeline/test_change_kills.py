@@ -11,13 +11,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from django.core.management import call_command
 
 from apps.changes import audit
 from apps.changes.models import AuditEntry, ChangeRequest, State
 from gpuportal.launcher.children import Child
 from simcluster.testing import Running
-from tests.emptying import empty_partitioned_tables
+from tests.emptying import empty_database
 from worker.appliers.points import Point
 
 from .yard import Edit, Yard, cohort_edit, happens, opened, queue_edit
@@ -110,8 +109,7 @@ def yard(
                 made.start_worker()
                 yield made
         finally:
-            call_command("flush", verbosity=0, interactive=False, inhibit_post_migrate=True)
-            empty_partitioned_tables()
+            empty_database()
 
 
 def worker_of(yard: Yard) -> Child:
