@@ -82,7 +82,7 @@ def pending_work(now: datetime) -> list[int]:
     open_states = (State.DRAFT, State.CHECKED, State.AWAITING)
     checks = Q(check_wanted_at__isnull=False, state__in=open_states)
     begun = Q(starts_at=None) | Q(starts_at__lte=now)
-    writes = (Q(state=State.APPROVED) & begun) | Q(state__in=(State.APPLYING, State.APPLIED))
+    writes = (Q(state=State.APPROVED) & begun) | Q(state=State.APPLYING)
     ends = Q(origin=Origin.END, state__in=open_states, starts_at__lte=now)
     found = ChangeRequest.objects.filter(checks | writes | ends)
     return list(found.order_by("created_at", "pk").values_list("pk", flat=True))
