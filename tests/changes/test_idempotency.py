@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import TypeVar
 
 import pytest
 from django.db import connection
@@ -23,6 +25,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 NOW = datetime(2026, 11, 5, 12, tzinfo=UTC)
 CALL = digest_of(b"POST", b"/a", b"{}")
 SECONDS = 20
+Result = TypeVar("Result")
 
 
 @pytest.fixture
@@ -31,10 +34,10 @@ def caller() -> User:
 
 
 @contextmanager
-def at_once(*calls: Callable[[], object]) -> Iterator[list[Future[object]]]:
+def at_once(*calls: Callable[[], Result]) -> Iterator[list[Future[Result]]]:
     """Each call in a thread, and so on a connection, of its own."""
 
-    def run(call: Callable[[], object]) -> object:
+    def run(call: Callable[[], Result]) -> Result:
         try:
             return call()
         finally:
@@ -122,8 +125,8 @@ def test_a_decision_taken_eight_times_at_once_under_keys_of_their_own_is_taken_o
         found = answer(client, "post", f"{request.pk}/approve/", given, Idempotency_Key=f"k{key}")
         return int(found.status_code)
 
-    with at_once(*[lambda key=key: approve(key) for key in range(8)]) as answers:  # type: ignore[misc]
-        told = sorted(int(str(one.result(SECONDS))) for one in answers)
+    with at_once(*(partial(approve, key) for key in range(8))) as answers:
+        told = sorted(one.result(SECONDS) for one in answers)
     assert told == [200, *[409] * 7]
 
 
