@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
+import hypothesis
 import pytest
 from django.conf import settings
 
@@ -22,6 +23,12 @@ os.environ.setdefault("PORTAL_SECRET_KEY", "only-for-tests-" + "x" * 40)
 os.environ.setdefault("PORTAL_PROCESS", "test")
 # pytest-playwright keeps an event loop in the main thread, where Django would refuse to query.
 os.environ.setdefault("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
+
+# How fast examples are made depends on what else the machine does; only what they show is judged.
+hypothesis.settings.register_profile(
+    "portal", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("portal")
 
 NEEDS = {
     "browser": (("chromium",), "no Chromium: apt-get install chromium fonts-noto-cjk"),
@@ -64,12 +71,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> None:
-    """A test that commits is followed by a flush, which empties every table: in the tests' own database the audit trail
-    lets it. What it refuses elsewhere is tested with this taken back."""
+    """A test that commits is followed by a flush, which empties every table: in the tests' own database the audit trail and
+    the ledger let it. What they refuse elsewhere is tested with this taken back."""
     from django.db import connection
 
     with django_db_blocker.unblock(), connection.cursor() as cursor:
         cursor.execute("ALTER TABLE changes_auditentry DISABLE TRIGGER changes_audit_never_emptied")
+        cursor.execute("ALTER TABLE chargeback_ledgerentry DISABLE TRIGGER chargeback_ledger_never_emptied")
 
 
 @pytest.fixture(autouse=True)

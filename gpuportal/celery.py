@@ -81,6 +81,7 @@ app.conf.update(
         "worker.tasks.watch_changes": {"queue": "edits"},
         "worker.tasks.send_notices": {"queue": "edits"},
         "worker.tasks.rollup_held": {"queue": "rollup"},
+        "worker.tasks.provide_charges": {"queue": "rollup"},
     },
     task_serializer="json",
     accept_content=["json"],
@@ -106,6 +107,11 @@ app.conf.update(
             "task": "worker.tasks.dispatch_rollups",
             "schedule": crontab(minute="2-59/10"),
             "options": {"expires": 540},
+        },
+        "charges": {
+            "task": "worker.tasks.provide_charges",
+            "schedule": crontab(minute=14),
+            "options": {"expires": 1800},
         },
         "findings": {
             "task": "worker.tasks.note_findings",

@@ -252,6 +252,7 @@ SPECTACULAR_SETTINGS = {
         "WorkloadStateEnum": "apps.api.workloads.STATES",
         "BindingKindEnum": "apps.api.teams.BINDING_KINDS",
         "WorkloadKindEnum": "apps.api.workloads.KINDS",
+        "ChargeBasisEnum": "apps.api.rates.BASES",
         "ChangeStateEnum": "apps.api.quota_changes_items.STATES",
         "ChangeOriginEnum": "apps.api.quota_changes_items.ORIGINS",
     },

@@ -70,7 +70,8 @@ class AuditView(ListView):
     def get(self, request: Request) -> Response:
         if not (isinstance(request.user, User) and request.user.is_platform_admin):
             raise Http404
-        return super().get(request)
+        answer: Response = super().get(request)
+        return answer
 
     def page(self, reading: Reading, *, after: Key | None, size: int) -> Page[AuditEntry]:
         found = reading.form.keep(AuditEntry.objects.order_by("-sequence"))

@@ -103,8 +103,9 @@ class ReadView(APIView):
             return AsOf(observed_at=now, state=State.OK)
         return as_of(now=now, clusters=clusters, sources=self.needs)
 
-    def envelope(self, reading: Reading) -> dict[str, Any]:
-        found = reading.freshness
+    def envelope(self, reading: Reading, found: AsOf | None = None) -> dict[str, Any]:
+        """`found`: the age of what is told, where it is not that of `needs`."""
+        found = found or reading.freshness
         return {
             "as_of": Instant().to_representation(found.observed_at) if found.observed_at else None,
             "state": found.state.value,
@@ -119,9 +120,10 @@ class ReadView(APIView):
 
 class ListView(ReadView):
     key_shape: ClassVar[tuple[type, ...]] = (int,)
+    page_form: ClassVar[type[PageForm]] = PageForm
 
-    def get(self, request: Request) -> Response:
-        paging = PageForm(request.query_params, route=self.route, shape=self.key_shape)
+    def get(self, request: Request) -> Any:
+        paging = self.page_form(request.query_params, route=self.route, shape=self.key_shape)
         reading = self.read(request, paging)
         page = self.page(reading, after=paging.cleaned_data["cursor"], size=paging.size)
         return Response(

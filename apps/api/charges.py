@@ -1,86 +1,124 @@
-"""What held quota costs, and the rates it is priced by."""
+"""Lines of the ledger, in the order of their sequence. Without `period` all lines of closed periods: they never change, so a
+copy is kept by asking for what comes after the highest `sequence` that it has (`after_seq`). With an open period its
+provisional lines, computed anew each hour and numbered within the period."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
+from django import forms
+from django.http import HttpResponse, HttpResponseBase
+from django.utils.translation import gettext_lazy as _
 from rest_framework import serializers
+from rest_framework.request import Request
 
 from apps.api.base import ListView, Reading
-from apps.api.fields import Amounts, DecimalText, Text
-from apps.api.pagination import Key, Page, page_of_rows
+from apps.api.fields import DecimalText, Instant, Text
+from apps.api.pagination import PageForm, next_link
+from apps.api.period_answers import PeriodAnswers, freshness_of
+from apps.api.rates import BASES
 from apps.api.schema import documented
-from apps.api.usage import USAGE_SOURCES, WindowSerializer, usage_key, window_of
-from apps.chargeback.filters import ChargesForm
-from apps.chargeback.selectors import ChargeRow, charges
+from apps.chargeback.charge_filters import ChargesForm
+from apps.chargeback.charge_lines import ChargePage, charge_page, last_sequence
+from apps.chargeback.models import BillingPeriod
+
+MOST_LINES = 10_000
+
+
+class LinesPageForm(PageForm):
+    """Larger pages: whole ledgers are pulled."""
+
+    page_size = forms.IntegerField(
+        label=_("Page size"),
+        required=False,
+        min_value=1,
+        max_value=MOST_LINES,
+        help_text=_("How many rows a page holds at most."),
+    )
 
 
 class ChargeSerializer(serializers.Serializer):  # type: ignore[type-arg]
-    """Use of one queue, flavor and resource by one team at one rate. Without a rate, currency, price and amount are
-    null: unpriced is not free. Amounts are rounded once, to the currency's minor unit, and add up to the total."""
+    """`sequence` has no holes among closed periods. `corrects`: the line that a correction corrects; its unit-seconds and
+    amount are then the difference. `cards_per_unit` and `weight`: exact fractions such as "1/7". `seen` "bridged": nobody
+    could look, and it was there before and after. `amount` = unit_seconds × price × factor × weight / 3600, unrounded
+    (18 digits); without a price currency, price and amount are null: unpriced is not free."""
 
-    cluster = Text(source="cluster_slug")
-    team = serializers.SerializerMethodField(help_text="null: no team owned it")
-    queue = Text()
-    flavor = Text()
+    sequence = serializers.IntegerField(read_only=True)
+    period = Text()
+    correction = serializers.BooleanField(read_only=True)
+    corrects = serializers.IntegerField(read_only=True, allow_null=True)
+    cluster = Text()
+    team = Text(allow_null=True, help_text="null: no team owned it")
+    cost_centre = Text(allow_null=True)
+    basis = serializers.ChoiceField(choices=BASES, read_only=True)
+    kind = Text()
+    queue = Text(allow_null=True)
+    flavor = Text(allow_null=True)
     resource = Text()
+    model = Text(allow_null=True)
+    sharing_mode = Text(allow_null=True)
+    profile = Text(allow_null=True)
+    cards_per_unit = Text(allow_null=True)
+    priority_class = Text(allow_null=True)
+    borrowed = serializers.BooleanField(read_only=True)
+    seen = serializers.ChoiceField(choices=["observed", "bridged"], read_only=True)
+    starts_at = Instant()
+    ends_at = Instant()
     unit_seconds = DecimalText()
-    rate_id = serializers.IntegerField(read_only=True, allow_null=True)
-    currency = serializers.SerializerMethodField()
-    price_per_unit_hour = DecimalText(source="price_per_hour", allow_null=True)
-    amount = DecimalText(allow_null=True, keep_scale=True)
-
-    def get_team(self, row: ChargeRow) -> str | None:
-        return row.team_slug or None
-
-    def get_currency(self, row: ChargeRow) -> str | None:
-        return row.currency or None
+    rate_card = serializers.IntegerField(read_only=True, allow_null=True)
+    currency = Text(allow_null=True)
+    price_per_unit_hour = DecimalText(allow_null=True)
+    factor = DecimalText(allow_null=True)
+    weight = Text(allow_null=True)
+    amount = DecimalText(allow_null=True)
 
 
-class MoneyTotals(Amounts):
-    """{currency: amount}."""
-
-    child = DecimalText(keep_scale=True)
-
-
-def _key(row: ChargeRow) -> Key:
-    return (*usage_key(row), row.rate_id or 0)
-
-
-@documented(
-    operation="charges",
-    summary="What held quota costs over a window",
-    description="Provisional: hours that are not finished still move. `totals` and `unpriced_unit_seconds` are of "
-    "the whole window, not of the page.",
-)
-class ChargesView(ListView):
+@documented(operation="charges", summary="Lines of the ledger")
+class ChargesView(PeriodAnswers, ListView):
     route = "charges"
     item = ChargeSerializer
     filter_class = ChargesForm
-    needs = USAGE_SOURCES
-    key_shape = (int, str, str, str, str, int)
+    page_form = LinesPageForm
     extra_fields: Mapping[str, Any] = {
-        "window": WindowSerializer(read_only=True),
-        "basis": serializers.ChoiceField(choices=["reserved", "admitted"], read_only=True),
-        "totals": MoneyTotals(help_text="{currency: amount}"),
-        "unpriced_unit_seconds": Amounts(help_text="{resource: unit-seconds without a rate}"),
+        "provisional": serializers.BooleanField(read_only=True),
+        "last_sequence": serializers.IntegerField(
+            read_only=True, help_text="The highest of the closed `period`, else of the whole ledger; 0: none."
+        ),
     }
 
-    def page(self, reading: Reading, *, after: Key | None, size: int) -> Page[ChargeRow]:
-        form = reading.form
-        self.report = charges(
-            window=form.time_window,
-            team_ids=reading.team_ids,
-            criteria=form.criteria,
-            basis=form.chosen_basis,
-        )
-        return page_of_rows(self.report.rows, key=_key, after=after, size=size)
+    def get(self, request: Request) -> HttpResponseBase:
+        paging = self.page_form(request.query_params, route=self.route, shape=self.key_shape)
+        reading = self.read(request, paging)
+        period: BillingPeriod | None = reading.form.cleaned_data["period"]
 
-    def totals(self, reading: Reading) -> Mapping[str, Any]:
-        return {
-            "window": window_of(self.report.window),
-            "basis": self.report.basis,
-            "totals": MoneyTotals().to_representation(dict(self.report.totals)),
-            "unpriced_unit_seconds": Amounts().to_representation(dict(self.report.unpriced_unit_seconds)),
+        def build() -> HttpResponse:
+            return self._told(request, reading, paging, period)
+
+        return build() if period is None else self.about(request, reading, period, build)
+
+    def _told(
+        self, request: Request, reading: Reading, paging: PageForm, period: BillingPeriod | None
+    ) -> HttpResponse:
+        after = max((paging.cleaned_data["cursor"] or (0,))[0], reading.form.cleaned_data["after_seq"] or 0)
+        page = charge_page(
+            period=period,
+            team_ids=reading.team_ids,
+            criteria=reading.form.criteria,
+            after=int(after),
+            size=paging.size,
+        )
+        head = {
+            **self.envelope(reading, freshness_of(period) if period else None),
+            "provisional": period is not None and not period.is_closed,
+            "last_sequence": last_sequence(period if period and period.is_closed else None),
+            "next": next_link(request, None if page.last is None else (page.last,), route=self.route),
         }
+        return HttpResponse(with_results(head, page), content_type="application/json")
+
+
+def with_results(head: Mapping[str, Any], page: ChargePage) -> str:
+    """The answer's JSON: its rows are JSON already."""
+    text = json.dumps(head, ensure_ascii=False, separators=(",", ":"))
+    return f'{text[:-1]},"results":[{",".join(page.rows)}]}}'

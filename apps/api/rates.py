@@ -1,4 +1,5 @@
-"""Published rates. Every role reads them: they stand beside every charge anyway."""
+"""Published rate cards with their prices. Every role reads them: they stand beside every charge anyway. A card holds from
+`valid_from` until the next published one."""
 
 from __future__ import annotations
 
@@ -8,32 +9,51 @@ from apps.api.base import ListView, Reading
 from apps.api.fields import DecimalText, Instant, Text
 from apps.api.pagination import Key, Page, page_of_ids
 from apps.api.schema import documented
-from apps.chargeback.models import Rate
-from apps.chargeback.selectors import rates
+from apps.chargeback.models import RatePrice, RateVersion
+from apps.chargeback.rate_cards import published
+
+BASES = RatePrice.Basis.values
+"""What is priced: reserved quota, bound pods, nominal quota."""
+
+
+class PriceSerializer(serializers.Serializer):  # type: ignore[type-arg]
+    """Of one unit-hour, or of one hour of a whole card's worth (`per`). null: of any. The closest price wins: the
+    cluster's own first, then model with mode and profile, model with mode, model alone."""
+
+    id = serializers.IntegerField(read_only=True)
+    basis = serializers.ChoiceField(choices=BASES, read_only=True)
+    cluster = Text(source="cluster.slug", default=None, allow_null=True)
+    model = Text()
+    sharing_mode = serializers.SerializerMethodField()
+    profile = serializers.SerializerMethodField()
+    per = serializers.ChoiceField(choices=RatePrice.Per.values, read_only=True)
+    price_per_hour = DecimalText(source="amount")
+
+    def get_sharing_mode(self, price: RatePrice) -> str | None:
+        return price.sharing_mode or None
+
+    def get_profile(self, price: RatePrice) -> str | None:
+        return price.profile or None
 
 
 class RateSerializer(serializers.Serializer):  # type: ignore[type-arg]
-    """Price of one unit-hour, in force from `valid_from` until a later rate for the same thing and currency."""
+    """A rate card. `borrowed_factor` and `priority_factors` {priority class: factor} multiply each other."""
 
     id = serializers.IntegerField(read_only=True)
-    cluster = serializers.SerializerMethodField(help_text="null: any cluster")
-    flavor = serializers.SerializerMethodField(help_text="null: any flavor")
-    resource = Text()
-    currency = Text()
-    price_per_unit_hour = DecimalText(source="price_per_hour")
     valid_from = Instant()
+    currency = Text()
+    borrowed_factor = DecimalText()
+    priority_factors = serializers.DictField(child=serializers.CharField(), read_only=True)
+    idle = serializers.ChoiceField(choices=RateVersion.Idle.values, read_only=True)
+    note = Text()
+    published_at = Instant()
+    prices = PriceSerializer(many=True, read_only=True, source="prices.all")
 
-    def get_cluster(self, rate: Rate) -> str | None:
-        return rate.cluster.slug if rate.cluster else None
 
-    def get_flavor(self, rate: Rate) -> str | None:
-        return rate.flavor or None
-
-
-@documented(operation="rates", summary="Published rates")
+@documented(operation="rates", summary="Published rate cards")
 class RatesView(ListView):
     route = "rates"
     item = RateSerializer
 
-    def page(self, reading: Reading, *, after: Key | None, size: int) -> Page[Rate]:
-        return page_of_ids(rates(), after=after, size=size)
+    def page(self, reading: Reading, *, after: Key | None, size: int) -> Page[RateVersion]:
+        return page_of_ids(published(), after=after, size=size)

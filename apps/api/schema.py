@@ -23,7 +23,7 @@ from rest_framework import serializers
 
 from apps.api.base import FRESHNESS, ListView, ReadView, SourceStateSerializer
 from apps.api.fields import Instant, Text
-from apps.api.pagination import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE, PageForm
+from apps.api.pagination import DEFAULT_PAGE_SIZE
 
 V = TypeVar("V", bound=type[ReadView])
 
@@ -100,7 +100,7 @@ def documented(
             summary=summary,
             description=description or (sys.modules[view.__module__].__doc__ or "").strip(),
             tags=[view.route],
-            parameters=_parameters(view, many=many),
+            parameters=_parameters(view),
             request=body,
             responses={(200, "application/json"): _envelope(view, operation, many=many), **_PROBLEMS},
         )
@@ -118,10 +118,12 @@ def documented_write(
     answer: type[serializers.Serializer[Any]],
     status: int | tuple[int, ...] = 200,
     problems: tuple[int, ...] = (),
+    refused_as: type[serializers.Serializer[Any]] = RefusalSerializer,
+    keyed: bool = True,
     precondition: bool = False,
 ) -> Callable[[V], V]:
-    """Class decorator for one write of a view: `status` of what was done, `problems` beside those of every route.
-    `precondition`: it takes If-Match."""
+    """Class decorator for one write of a view: `status` of what was done, `problems` beside those of every route, those
+    of 403 and 409 told as `refused_as`. `keyed`: it takes an Idempotency-Key; `precondition`: it takes If-Match."""
 
     def decorate(view: V) -> V:
         codes = (status,) if isinstance(status, int) else status
@@ -129,7 +131,7 @@ def documented_write(
         responses: dict[Any, Any] = {(code, "application/json"): answered for code in codes}
         refused = {
             (code, "application/problem+json"): OpenApiResponse(
-                RefusalSerializer if code in (403, 409) else ProblemSerializer, description=_REFUSALS[code]
+                refused_as if code in (403, 409) else ProblemSerializer, description=_REFUSALS[code]
             )
             for code in problems
         }
@@ -138,7 +140,7 @@ def documented_write(
             summary=summary,
             description=(sys.modules[view.__module__].__doc__ or "").strip(),
             tags=[view.route],
-            parameters=[_IDEMPOTENCY, *([_IF_MATCH] if precondition else [])],
+            parameters=[*([_IDEMPOTENCY] if keyed else []), *([_IF_MATCH] if precondition else [])],
             request=body,
             responses={**responses, **_PROBLEMS, **refused},
         )
@@ -181,9 +183,9 @@ def _envelope(view: type[ReadView], operation: str, *, many: bool) -> serializer
     return _named(operation, "Page", fields)
 
 
-def _parameters(view: type[ReadView], *, many: bool) -> list[OpenApiParameter]:
+def _parameters(view: type[ReadView]) -> list[OpenApiParameter]:
     found = form_parameters(view.filter_class.base_fields) if view.filter_class else []
-    return [*found, *form_parameters(PageForm.base_fields)] if many else found
+    return [*found, *form_parameters(view.page_form.base_fields)] if issubclass(view, ListView) else found
 
 
 def form_parameters(fields: dict[str, forms.Field]) -> list[OpenApiParameter]:
@@ -205,6 +207,6 @@ def _parameter(name: str, field: forms.Field) -> OpenApiParameter:
     elif isinstance(field, forms.CharField) and field.max_length:
         schema |= {"maxLength": field.max_length}
     if name == "page_size":
-        schema |= {"default": DEFAULT_PAGE_SIZE, "maximum": MAX_PAGE_SIZE}
+        schema |= {"default": DEFAULT_PAGE_SIZE}
     text = str(field.help_text or field.label or "")
     return OpenApiParameter(name=name, type=schema, required=field.required, description=text)

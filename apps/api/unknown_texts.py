@@ -54,7 +54,8 @@ class UnknownTextsView(ListView):
     def get(self, request: Request) -> Response:
         if not (isinstance(request.user, User) and request.user.is_platform_admin):
             raise Http404
-        return super().get(request)
+        answer: Response = super().get(request)
+        return answer
 
     def page(self, reading: Reading, *, after: Key | None, size: int) -> Page[UnknownText]:
         found = unknown_texts(

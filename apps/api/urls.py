@@ -4,6 +4,7 @@ from django.urls import path, re_path
 
 from apps.api.admission_failures import AdmissionFailuresView
 from apps.api.audit import AuditView
+from apps.api.billing_periods import BillingPeriodsView, BillingPeriodView, ClosePeriodView
 from apps.api.blocked import BlockedHoursView, BlockedWorkView, OutcomesView
 from apps.api.capacity import CapacityView
 from apps.api.charges import ChargesView
@@ -29,6 +30,7 @@ from apps.api.quotas import QuotasView
 from apps.api.rates import RatesView
 from apps.api.sources import SourcesView
 from apps.api.stack import StackView
+from apps.api.statements import StatementsView, StatementView
 from apps.api.teams import TeamsView, TeamView
 from apps.api.topology import TopologyNodesView, TopologyView
 from apps.api.unknown_texts import UnknownTextsView
@@ -42,6 +44,7 @@ app_name = "api"
 
 # Kubernetes names: no slash, no control characters.
 NAME = r"[-.A-Za-z0-9_:]{1,253}"
+MONTH = r"\d{4}-(?:0[1-9]|1[0-2])"
 NUMBER = r"[1-9][0-9]{0,17}"
 
 urlpatterns = [
@@ -90,7 +93,18 @@ urlpatterns = [
     path("v1/findings/", FindingsView.as_view(), name="findings"),
     path("v1/rates/", RatesView.as_view(), name="rates"),
     path("v1/audit/", AuditView.as_view(), name="audit"),
+    path("v1/billing-periods/", BillingPeriodsView.as_view(), name="billing-periods"),
+    re_path(rf"^v1/billing-periods/(?P<month>{MONTH})/$", BillingPeriodView.as_view(), name="billing-period"),
+    re_path(
+        rf"^v1/billing-periods/(?P<month>{MONTH})/close/$",
+        ClosePeriodView.as_view(),
+        name="billing-period-close",
+    ),
     path("v1/charges/", ChargesView.as_view(), name="charges"),
+    path("v1/statements/", StatementsView.as_view(), name="statements"),
+    re_path(
+        rf"^v1/statements/(?P<month>{MONTH})/(?P<team>[-\w]+)/$", StatementView.as_view(), name="statement"
+    ),
     path("v1/sources/", SourcesView.as_view(), name="sources"),
     path("schema/", SchemaView.as_view(), name="schema"),
     path("docs/", docs, name="docs"),

@@ -106,11 +106,14 @@ WATCHED: Mapping[type[Model], Watched] = {
             cluster="cluster__slug",
         ),
         Watched(Reserve, "reserve", ("model", "sharing_mode", "selector", "reason"), cluster="cluster__slug"),
-        # Rates are chargeback's own; of them only the columns matter here.
+        # Rate cards are chargeback's own; of them only the columns matter here.
         Watched(
-            apps.get_model("chargeback", "Rate"),
-            "rate",
-            ("resource", "flavor", "currency"),
+            apps.get_model("chargeback", "RateVersion"), "rate_card", ("currency", "valid_from", "state")
+        ),
+        Watched(
+            apps.get_model("chargeback", "RatePrice"),
+            "price",
+            ("version_id", "basis", "model", "sharing_mode", "profile"),
             cluster="cluster__slug",
         ),
     )

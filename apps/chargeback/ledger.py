@@ -1,38 +1,31 @@
 """Closing a period: its use becomes lines of the ledger, once and for good.
 
-Input: allocation hours and published rate cards; output: LedgerEntry rows and a closed BillingPeriod. Invariants
+Input: lines as `charging` makes them; output: LedgerEntry rows and a closed BillingPeriod. Invariants
 - A period is closed once, whoever asks and how often: its row is locked, and a closed one is given back as it is.
 - Lines have a gapless sequence; all closes queue up on one lock.
 - What is known to be missing (time without a price, time that nobody saw) is accepted with a reason or nothing is closed.
-- Facts that came after a close become correction lines of the next period that closes: the difference between what the
-  hours say now and all that was billed of them, at the rate card of then.
 - `digest` is over every column of every line in order; `totals` are the sums of the statements."""
 
 from __future__ import annotations
 
 import hashlib
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from datetime import datetime
-from decimal import Decimal
-from fractions import Fraction
-from itertools import pairwise
 from typing import Any
 
 from django.conf import settings
 from django.db import connection, transaction
 
-from apps.accounts.models import User
+from apps.accounts.models import Team, User
 from apps.chargeback import lines_sql as sql
-from apps.chargeback.models import BillingPeriod, LedgerEntry
+from apps.chargeback.charging import Lines, Missing, add_corrections, add_use, price_use
+from apps.chargeback.models import BillingPeriod, LedgerEntry, ProvisionalLine
 from apps.chargeback.periods import months
-from apps.chargeback.rate_cards import load_tariff
-from apps.chargeback.statement import lines
-from apps.chargeback.tariff import Tariff, Use
-from apps.core.quantity import plain
+from apps.chargeback.statements import totals_by_team, totals_of
+from apps.core.windows import floor_hour
 from apps.fleet.models import Cluster
 from apps.usage.selectors import allocation_done_until, first_allocation
+from apps.usage.services import REDO_AT_MOST
 
 Open, Closed = BillingPeriod.State.OPEN, BillingPeriod.State.CLOSED
 
@@ -45,17 +38,6 @@ class NotClosable(Exception):
     def __init__(self, code: str, missing: Mapping[str, Any]) -> None:
         super().__init__(code)
         self.code, self.missing = code, missing
-
-
-@dataclass(frozen=True, slots=True)
-class Missing:
-    """Unit-hours per resource, as text: `unpriced` have no price, `left_out` nobody saw."""
-
-    unpriced: Mapping[str, str]
-    left_out: Mapping[str, str]
-
-    def __bool__(self) -> bool:
-        return bool(self.unpriced or self.left_out)
 
 
 def keep_periods(now: datetime) -> list[BillingPeriod]:
@@ -84,23 +66,59 @@ def close(period_id: int, *, by: User | None, reason: str, now: datetime) -> Bil
     with transaction.atomic():
         _lock()
         period = BillingPeriod.objects.select_for_update().get(pk=period_id)
-        if period.state == Closed:
+        if period.is_closed:
             return period
         _refuse_early(period, now)
-        tariff = load_tariff()
-        missing = _price(tariff, period.starts_at, period.ends_at, billed=False)
+        missing = price_use(period)
         if missing and not reason.strip():
-            raise NotClosable("accept", {"unpriced": missing.unpriced, "left_out": missing.left_out})
-        _add(sql.ADD_USE, period, period.starts_at, period.ends_at)
-        _correct(tariff, period)
-        period.entries = LedgerEntry.objects.filter(period=period).count()
-        period.totals = {code: plain(total) for code, total in totals_of(period).items()}
-        period.digest = digest_of(period)
-        period.accepted = {"unpriced": missing.unpriced, "left_out": missing.left_out} if missing else {}
+            raise NotClosable("accept", missing.as_json())
+        last = LedgerEntry.objects.order_by("-sequence").values_list("sequence", flat=True).first() or 0
+        period.entries = add_use(period, LedgerEntry, after=last)
+        period.entries += add_corrections(period, LedgerEntry, after=last + period.entries)
+        ProvisionalLine.objects.filter(period=period).delete()
+        _sum_up(period, LedgerEntry, missing)
+        period.digest, period.names = digest_of(period), _names_of_today()
         period.state, period.closed_at, period.closed_by, period.reason = Closed, now, by, reason.strip()
         period.updated_at = now
         period.save()
     return period
+
+
+def _sum_up(period: BillingPeriod, lines: Lines, missing: Missing) -> None:
+    period.by_team = totals_by_team(period, lines)
+    period.totals, period.missing = totals_of(period.by_team), missing.as_json()
+
+
+def _names_of_today() -> dict[str, dict[int, str]]:
+    return {
+        "teams": dict(Team.objects.values_list("pk", "slug")),
+        "clusters": dict(Cluster.objects.values_list("pk", "slug")),
+    }
+
+
+def provide(period_id: int, *, now: datetime) -> BillingPeriod:
+    """Compute an open period's provisional lines anew; a closed one is given back as it is."""
+    with transaction.atomic():
+        period = BillingPeriod.objects.select_for_update().get(pk=period_id)
+        if period.is_closed:
+            return period
+        ProvisionalLine.objects.filter(period=period).delete()
+        missing = price_use(period)
+        period.entries = add_use(period, ProvisionalLine, after=0)
+        if not BillingPeriod.objects.filter(state=Open, ends_at__lte=period.starts_at).exists():
+            period.entries += add_corrections(
+                period, ProvisionalLine, after=period.entries, since=_unchanged_until()
+            )
+        _sum_up(period, ProvisionalLine, missing)
+        period.updated_at = now
+        period.save()
+    return period
+
+
+def _unchanged_until() -> datetime | None:
+    """Hours before it were final when the latest period was closed, which looked at all of them; None: none was closed."""
+    last = BillingPeriod.objects.filter(state=Closed).last()
+    return None if last is None or last.closed_at is None else floor_hour(last.closed_at - REDO_AT_MOST)
 
 
 def _lock() -> None:
@@ -122,108 +140,6 @@ def _refuse_early(period: BillingPeriod, now: datetime) -> None:
     ]
     if behind:
         raise NotClosable("behind", {"clusters": behind})
-
-
-# ---- prices ---------------------------------------------------------------------------------------------------------
-
-
-def _price(tariff: Tariff, start: datetime, end: datetime, *, billed: bool) -> Missing:
-    """Fill `charge_kinds` for [start, end), with `billed` for what has been billed of it as well."""
-    with connection.cursor() as cursor:
-        cursor.execute("DROP TABLE IF EXISTS charge_kinds")
-        cursor.execute(sql.MAKE_KINDS)
-        edges = [start, *tariff.changes(start, end), end]
-        for low, high in pairwise(edges):
-            uses = set(_kinds(cursor, sql.KINDS_OF, low, high))
-            if billed:
-                uses |= set(_kinds(cursor, sql.KINDS_BILLED, low, high))
-            rows = [(low, high, *row) for row in _priced(tariff, low, uses)]
-            cursor.executemany(
-                f"INSERT INTO charge_kinds VALUES ({', '.join(['%s'] * 18)})",  # noqa: S608
-                rows,
-            )
-        cursor.execute("ANALYZE charge_kinds")
-        bounds = {"low": start, "high": end}
-        return Missing(_hours(cursor, sql.UNPRICED, bounds), _hours(cursor, sql.LEFT_OUT, bounds))
-
-
-Row = tuple[Any, ...]
-
-
-def _kinds(cursor: Any, statement: str, low: datetime, high: datetime) -> list[Row]:
-    cursor.execute(statement, {"low": low, "high": high})
-    found: list[Row] = cursor.fetchall()
-    return found
-
-
-def _priced(tariff: Tariff, at: datetime, uses: Iterable[Row]) -> list[Row]:
-    """Of a basis that the rate card does not price at all nothing is billed; without any rate card reserved quota is
-    billed without a price."""
-    version = tariff.at(at)
-    bases = {price.basis for price in version.prices} if version else {"reserved"}
-    found = []
-    for row in uses:
-        use = _use(row)
-        if use.basis not in bases:
-            continue
-        applied = version.applied_to(use) if version else None
-        if applied is None:
-            priced: Row = (None, None, "", None, None, None, None)
-        else:
-            weight = applied.weight
-            priced = (
-                *(applied.version_id, applied.price.id, applied.currency, applied.price.amount),
-                *(applied.factor, weight.numerator, weight.denominator),
-            )
-        found.append((*row, *priced))
-    return found
-
-
-def _use(row: Row) -> Use:
-    cluster_id, basis, model, mode, profile, over, under, priority_class, borrowed = row
-    weight = Fraction(over, under) if over is not None and under else None
-    return Use(basis, cluster_id, model, mode, profile, weight, priority_class, borrowed)
-
-
-def _hours(cursor: Any, statement: str, bounds: Mapping[str, datetime]) -> dict[str, str]:
-    cursor.execute(statement, bounds)
-    return {resource: plain(seconds / 3600) for resource, seconds in cursor.fetchall()}
-
-
-# ---- lines ----------------------------------------------------------------------------------------------------------
-
-
-def _add(statement: str, period: BillingPeriod, low: datetime, high: datetime) -> int:
-    last = LedgerEntry.objects.order_by("-sequence").values_list("sequence", flat=True).first() or 0
-    with connection.cursor() as cursor:
-        cursor.execute(statement, {"after": last, "period": period.pk, "low": low, "high": high})
-        return int(cursor.rowcount)
-
-
-def _correct(tariff: Tariff, period: BillingPeriod) -> None:
-    """Of closed periods, the latest first: facts come late by days, not by years, but all are looked at."""
-    for earlier in BillingPeriod.objects.filter(state=Closed, ends_at__lte=period.starts_at):
-        _price(tariff, earlier.starts_at, earlier.ends_at, billed=True)
-        _add(sql.ADD_CORRECTIONS, period, earlier.starts_at, earlier.ends_at)
-
-
-def totals_of(period: BillingPeriod) -> Mapping[str, Decimal]:
-    """{currency: sum of the statements}, from the lines that are there."""
-    by_team: defaultdict[int | None, list[tuple[Row, str, Fraction | None]]] = defaultdict(list)
-    with connection.cursor() as cursor:
-        cursor.execute(sql.STATEMENT_PARTS, {"period": period.pk})
-        for team_id, *key, currency, price, factor, over, under, seconds, _count in cursor.fetchall():
-            exact = None if price is None else exact_amount(seconds, price, factor, over, under)
-            by_team[team_id].append((tuple(key), currency, exact))
-    found: defaultdict[str, Decimal] = defaultdict(Decimal)
-    for parts in by_team.values():
-        for currency, total in lines(parts)[1].items():
-            found[currency] += total
-    return dict(sorted(found.items()))
-
-
-def exact_amount(seconds: Decimal, price: Decimal, factor: Decimal, over: int, under: int) -> Fraction:
-    return Fraction(seconds) * Fraction(price) * Fraction(factor) * Fraction(over, under) / 3600
 
 
 def digest_of(period: BillingPeriod) -> str:

@@ -1,4 +1,5 @@
-"""SQL of the ledger: hours of allocation with their price, differences to what was billed, and lines. Constants only.
+"""SQL of the ledger: hours of allocation with their price, differences to what was billed, and lines. Constants only;
+`{lines}` is the table of the lines, the ledger's own or the provisional one.
 
 `charge_kinds` is a temporary table of what is charged at which price: the distinct kinds of use of the stretch, each from
 one rate card's start to the next's."""
@@ -45,7 +46,7 @@ _ORDER = ", ".join(f"a.{name}" for name in KEY)
 
 # Use of the period itself, in the order of its key.
 ADD_USE = f"""
-INSERT INTO chargeback_ledgerentry ({_COLUMNS})
+INSERT INTO {{lines}} ({_COLUMNS})
 SELECT %(after)s + row_number() OVER (ORDER BY {_ORDER}), %(period)s, false, NULL,
   {_ORDER}, a.unit_seconds, {", ".join(f"k.{name}" for name in PRICED)}, {_AMOUNT.format(units="a.unit_seconds")}
 FROM usage_allocationhour a
@@ -56,7 +57,7 @@ WHERE a.starts_at >= %(low)s AND a.starts_at < %(high)s AND {COUNTS}
 # What the hours of closed periods say now, less what was billed of them, at the price of then.
 _SAME_KEY = " AND ".join(f"b.{name} IS NOT DISTINCT FROM a.{name}" for name in KEY)
 ADD_CORRECTIONS = f"""
-INSERT INTO chargeback_ledgerentry ({_COLUMNS})
+INSERT INTO {{lines}} ({_COLUMNS})
 SELECT %(after)s + row_number() OVER (ORDER BY {_ORDER}), %(period)s, true, a.corrects,
   {_ORDER}, a.difference, {", ".join(f"k.{name}" for name in PRICED)}, {_AMOUNT.format(units="a.difference")}
 FROM (
@@ -95,7 +96,7 @@ GROUP BY 1 ORDER BY 1
 STATEMENT_PARTS = """
 SELECT team_id, model, sharing_mode, profile, resource, basis, correction, currency, price_per_hour, factor,
   priced_over, priced_under, sum(unit_seconds), count(*)
-FROM chargeback_ledgerentry WHERE period_id = %(period)s
+FROM {lines} WHERE period_id = %(period)s AND (%(teams)s::bigint[] IS NULL OR team_id = ANY (%(teams)s))
 GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12 ORDER BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12
 """
 COPY_LINES = f"""

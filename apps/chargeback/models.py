@@ -5,52 +5,13 @@ from __future__ import annotations
 from typing import ClassVar
 
 from django.conf import settings
-from django.core.exceptions import ValidationError
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from apps.accounts.models import Team
-from apps.core.money import CURRENCIES
 from apps.core.quantity import plain
 from apps.fleet.models import Cluster
 from apps.usage.kinds import KindOfUnit
-
-
-class Rate(models.Model):
-    """Price of one unit-hour of `resource` in `flavor` (empty: any) of `cluster` (empty: any), from `valid_from`
-    on until the next rate with the same key. Decimal, in `currency` (ISO 4217)."""
-
-    cluster = models.ForeignKey(
-        Cluster, on_delete=models.PROTECT, null=True, blank=True, related_name="rates"
-    )
-    flavor = models.CharField(_("flavor"), max_length=253, blank=True)
-    resource = models.CharField(_("resource"), max_length=253, default="nvidia.com/gpu")
-    currency = models.CharField(_("currency"), max_length=3, default="USD")
-    price_per_hour = models.DecimalField(_("price per hour"), max_digits=14, decimal_places=6)
-    valid_from = models.DateTimeField(_("valid from"))
-
-    class Meta:
-        verbose_name = _("rate")
-        verbose_name_plural = _("rates")
-        constraints: ClassVar[list[models.BaseConstraint]] = [
-            models.UniqueConstraint(
-                fields=["cluster", "flavor", "resource", "currency", "valid_from"],
-                nulls_distinct=False,
-                name="rate_once",
-            ),
-            models.CheckConstraint(condition=models.Q(price_per_hour__gte=0), name="rate_not_negative"),
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.resource} {self.flavor or '*'}: {plain(self.price_per_hour)} {self.currency}"
-
-    def clean(self) -> None:
-        """Usage is kept by the hour, so a price can only change on the hour."""
-        if self.currency not in CURRENCIES:
-            raise ValidationError({"currency": _("This is no ISO 4217 currency code.")})
-        start = self.valid_from
-        if start is not None and (start.minute or start.second or start.microsecond):
-            raise ValidationError({"valid_from": _("A rate starts on a full hour.")})
 
 
 class RateVersion(models.Model):
@@ -139,9 +100,12 @@ class RatePrice(models.Model):
 
 class BillingPeriod(models.Model):
     """A calendar month of `zone`, as [starts_at, ends_at) in UTC. A closed one never changes and is never opened again
-    (the database refuses it). `totals`: {currency: sum of its statements}; `entries` and `digest`: how many lines it has
-    and the SHA-256 of them all; `accepted`: what was known to be missing when it was closed, and `reason` why that is
-    accepted."""
+    (the database refuses it). `totals`: {currency: sum of its statements}, `entries`: how many lines it has, `missing`: what
+    is known to have no price or to have been seen by nobody, as {"unpriced" | "left_out": {resource: unit-hours}}; of an
+    open period these are provisional, as of `updated_at`. `by_team`: {team's id, "" for nobody: its statement's {currency:
+    total}}. `digest`: SHA-256 over all lines of a closed one; `reason`: why
+    what is missing was accepted when it was closed; `names`: {"teams" | "clusters": {id: slug}} as they were then, so that
+    what is told of a closed period does not change when somebody renames."""
 
     class State(models.TextChoices):
         OPEN = "open", _("open")
@@ -159,10 +123,12 @@ class BillingPeriod(models.Model):
         settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+"
     )
     reason = models.TextField(blank=True)
-    accepted = models.JSONField(default=dict)
+    missing = models.JSONField(default=dict)
     totals = models.JSONField(default=dict)
     entries = models.BigIntegerField(default=0)
     digest = models.CharField(max_length=64, blank=True)
+    by_team = models.JSONField(default=dict)
+    names = models.JSONField(default=dict)
 
     class Meta:
         ordering: ClassVar[list[str]] = ["starts_at"]
@@ -176,15 +142,17 @@ class BillingPeriod(models.Model):
     def __str__(self) -> str:
         return f"{self.month} ({self.get_state_display()})"
 
+    @property
+    def is_closed(self) -> bool:
+        return self.state == self.State.CLOSED
 
-class LedgerEntry(KindOfUnit):
-    """One line of the ledger: what was held within [starts_at, ends_at), and what it costs. Immutable; `sequence` has no
-    holes. `period`: in which it is billed; `corrects`: the line of a closed period that it corrects (its unit-seconds and
-    amount are then the difference), NULL with `correction` where there was none. `amount` is unrounded, to 18 digits; it
-    is exactly unit_seconds × price × factor × weight / 3600, and NULL where there is no price."""
 
-    sequence = models.BigIntegerField(primary_key=True)
-    period = models.ForeignKey(BillingPeriod, on_delete=models.PROTECT, db_index=False, related_name="lines")
+class Line(KindOfUnit):
+    """What was held within [starts_at, ends_at), and what it costs. `period`: in which it is billed; `corrects`: the line of a
+    closed period that it corrects (its unit-seconds and amount are then the difference), NULL with `correction` where
+    there was none. `amount` is unrounded, to 18 digits; it is exactly unit_seconds × price × factor × weight / 3600, and
+    NULL where there is no price."""
+
     correction = models.BooleanField(default=False)
     corrects = models.BigIntegerField(null=True)
     cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, db_index=False, related_name="+")
@@ -215,10 +183,35 @@ class LedgerEntry(KindOfUnit):
     amount = models.DecimalField(max_digits=48, decimal_places=18, null=True)
 
     class Meta:
+        abstract = True
+
+    def __str__(self) -> str:
+        return f"{self.starts_at:%Y-%m-%dT%HZ} {self.queue}"
+
+
+class LedgerEntry(Line):
+    """A line of a closed period. Immutable; `sequence` has no holes."""
+
+    sequence = models.BigIntegerField(primary_key=True)
+    period = models.ForeignKey(BillingPeriod, on_delete=models.PROTECT, db_index=False, related_name="lines")
+
+    class Meta:
         indexes: ClassVar[list[models.Index]] = [
             models.Index(fields=["period", "sequence"], name="ledger_by_period"),
             models.Index(fields=["team", "sequence"], name="ledger_by_team"),
         ]
 
-    def __str__(self) -> str:
-        return f"{self.sequence}: {self.starts_at:%Y-%m-%dT%HZ} {self.queue}"
+
+class ProvisionalLine(Line):
+    """A line of an open period as it would be if it were closed now: all of a period's are computed anew each hour, numbered
+    from 1 by `sequence`."""
+
+    sequence = models.BigIntegerField()
+    period = models.ForeignKey(
+        BillingPeriod, on_delete=models.CASCADE, db_index=False, related_name="provisional"
+    )
+
+    class Meta:
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.UniqueConstraint(fields=["period", "sequence"], name="provisional_line_once")
+        ]

@@ -6,16 +6,25 @@ the last closed period, so that what was billed stays priced as it was."""
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from decimal import Decimal, InvalidOperation
+from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.db import transaction
+from django.db.models import Prefetch, QuerySet
 from django.utils.translation import gettext as _
 
 from apps.accounts.models import User
 from apps.chargeback.models import BillingPeriod, RatePrice, RateVersion
 from apps.chargeback.tariff import Per, Price, Tariff, Version
+
+
+def published() -> QuerySet[RateVersion]:
+    """Rate cards that price something, with their prices."""
+    prices = Prefetch("prices", RatePrice.objects.select_related("cluster").order_by("pk"))
+    return RateVersion.objects.filter(state=RateVersion.State.PUBLISHED).prefetch_related(prices)
 
 
 def load_tariff() -> Tariff:
@@ -47,7 +56,17 @@ def load_tariff() -> Tariff:
     )
 
 
-def publish(version_id: int, *, by: User, now: datetime) -> RateVersion:
+def draft(
+    *, valid_from: datetime, currency: str, prices: Iterable[Mapping[str, Any]], **more: Any
+) -> RateVersion:
+    """A rate card that is not published yet. `prices`: columns of RatePrice, `amount` per hour; `more`: of RateVersion."""
+    version = RateVersion.objects.create(valid_from=valid_from, currency=currency, **more)
+    for price in prices:  # one by one: each lands in the trail
+        RatePrice.objects.create(version=version, **price)
+    return version
+
+
+def publish(version_id: int, *, by: User | None, now: datetime) -> RateVersion:
     """Raises ValidationError with what is in the way."""
     with transaction.atomic():
         version = RateVersion.objects.select_for_update().get(pk=version_id)

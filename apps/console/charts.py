@@ -19,6 +19,7 @@ from django.utils.translation import gettext_lazy as _
 
 from apps.admissions.filters import WaitingForm
 from apps.admissions.selectors import reason_series
+from apps.chargeback.overview import cost_trend
 from apps.console import capacity_charts
 from apps.console.admission_tables import behind
 from apps.console.figures import PALETTE, Line, Series
@@ -126,7 +127,26 @@ class _Kind:
     buckets: tuple[str, ...] = ()
 
 
+def _costs(page: Page) -> Series:
+    found = cost_trend(team_ids=page.team_ids)
+    labels = {team: found.names.get(team) or gettext("no team") for team in found.amounts}
+    return Series(
+        times=[period.starts_at for period in found.periods],
+        lines=_stack(found.amounts, labels, by="team"),
+        unit=found.currency,
+        stacked=True,
+        daily=True,
+    )
+
+
 KINDS: dict[str, _Kind] = {
+    "costs": _Kind(
+        _("Charged by month"),
+        _("Totals of the statements, by team, in one currency; months that are not closed are provisional."),
+        (),
+        _costs,
+        "chargeback",
+    ),
     "capacity": _Kind(
         _("Capacity over time, whole cards"),
         _("Held, allocatable and nominal quota over the pools of whole cards."),

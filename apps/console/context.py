@@ -23,6 +23,7 @@ SECTIONS = (
     ("console:queues", _("Queues")),
     ("console:admissions", _("Admissions")),
     ("console:changes", _("Changes")),
+    ("console:chargeback", _("Chargeback")),
     ("console:sources", _("Sources")),
 )
 

@@ -20,7 +20,7 @@ from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from apps.api.base import ReadView
-from apps.api.tests.world import GPU, World, change_requests
+from apps.api.tests.world import CLOSED_MONTH, GPU, World, change_requests
 from apps.changes.services import DEEDS
 from apps.fleet.models import TeamBinding
 
@@ -67,6 +67,15 @@ FOREIGN: dict[str, list[Case]] = {
         (GONE, "/teams/{team}/?queue={team}-cq"),
         (NOTHING, "/teams/red/?queue={team}-cq"),
         *csv("/teams/red/", "waiting", "running", queue="{team}-cq"),
+    ],
+    "console:statement": [
+        (GONE, "/chargeback/2025-01/{team}/"),
+        (GONE, "/chargeback/2025-02/{team}/?format=csv&table=lines"),
+    ],
+    "console:charges": [
+        (GONE, "/chargeback/2025-01/{team}/charges/"),
+        (GONE, "/chargeback/2025-02/{team}/charges/?format=csv"),
+        (NOTHING, "/chargeback/2025-01/red/charges/?queue={team}-cq"),
     ],
     "console:capacity": [(NOTHING, "/capacity/?q={team}-pod"), *csv("/capacity/", "nodes", "pools", q="{team}-pod")],
     "console:node": [
@@ -197,9 +206,17 @@ FOREIGN: dict[str, list[Case]] = {
     ],
     "api:quota-change": [(GONE, "/api/v1/quota-changes/{change}/")],
     "api:nowhere": [(GONE, "/api/v1/{team}/")],
+    "api:statement": [
+        (GONE, "/api/v1/statements/2025-01/{team}/"),
+        (GONE, "/api/v1/statements/2025-02/{team}/"),
+    ],
 }  # fmt: skip
 
 NAMELESS = {
+    "console:chargeback": "months are nobody's; its rows are of the reader's teams",
+    "console:close_month": "a month is nobody's",
+    "api:billing-period": "a month is nobody's; sums of all teams are for who reads them all",
+    "api:billing-period-close": "a month is nobody's",
     "console:changes_calendar": "takes no name",
     "console:login": "before anybody is known",
     "console:logout": "takes no name",
@@ -232,7 +249,7 @@ OF_THE_FLEET = frozenset(
         "cluster", "system", "state", "flavor", "resource", "everything", "bucket", "model", "sharing_mode", "node",
         "idle", "component", "version", "outliers", "capacity_type", "kind", "level", "pod", "cause", "reason",
         "deactivated", "by", "window", "severity", "code", "basis", "since", "until", "from", "to", "step",
-        "after_seq", "mine", "inbox", "area", "direction", "origin", "size", "which", "layer",
+        "after_seq", "period", "correction", "mine", "inbox", "area", "direction", "origin", "size", "which", "layer",
     }
 )  # fmt: skip
 
@@ -258,6 +275,7 @@ NEEDED = {
     "flavor": "h100",
     "resource": GPU,
     "window": "day",
+    "period": CLOSED_MONTH,
 }
 
 

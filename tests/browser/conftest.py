@@ -75,8 +75,19 @@ def _collected(sim: Running) -> SimpleNamespace:
         capacity_snapshot(cluster=cluster, at=now - timedelta(hours=hours))
     rollup_hours(cluster=cluster, now=now)
     _people(cluster)
+    _charged(cluster)
     waiting = Workload.objects.filter(state="pending").order_by("queued_at").first()
     return SimpleNamespace(cluster=cluster, sim=sim, waiting=waiting)
+
+
+def _charged(cluster: Cluster) -> None:
+    """What was held so far, at the demo's prices; the month runs."""
+    from worker.management.commands.seed_demo import seed_rates
+    from worker.tasks import provide_charges, rollup_held
+
+    seed_rates(timezone.now())
+    rollup_held(cluster.pk)
+    provide_charges()
 
 
 def _people(cluster: Cluster) -> None:

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
 from tests.browser.conftest import RESULTS
 from tests.browser.visits import Visitor
@@ -48,6 +49,9 @@ PAGES = {
     "unknown-texts": "/admissions/unknown/",
     "audit": "/audit/",
     "audit-none": "/audit/?who=nobody&from=2026-01-01",
+    "chargeback": "/chargeback/",
+    "statement": "/chargeback/{month}/foundation-models/",
+    "charges": "/chargeback/{month}/foundation-models/charges/",
     "workload": "/workloads/{workload}/",
     "sources": "/sources/",
     "glossary": "/glossary/",
@@ -79,7 +83,8 @@ def address(name: str, fleet: SimpleNamespace) -> str:
     from apps.observations.models import Node
 
     node = Node.objects.filter(gone_at=None).order_by("name")[0].name
-    return PAGES[name].format(node=node, workload=fleet.waiting.uid)
+    month = timezone.now().strftime("%Y-%m")
+    return PAGES[name].format(node=node, workload=fleet.waiting.uid, month=month)
 
 
 @pytest.mark.parametrize(("theme", "language"), LOOKS)

@@ -31,7 +31,8 @@ ROOT = Path(__file__).resolve().parents[2]
 NOON = datetime(2026, 12, 1, 12, tzinfo=UTC)
 # Registered in the admin site and no deed of anybody: none at present.
 NO_DEED: frozenset[type[Model]] = frozenset()
-Rate: Any = apps.get_model("chargeback", "Rate")
+Card: Any = apps.get_model("chargeback", "RateVersion")
+Price: Any = apps.get_model("chargeback", "RatePrice")
 
 
 def entries() -> list[Any]:
@@ -131,25 +132,29 @@ MAKERS: dict[type[Model], Callable[[], Any]] = {
         team=team(), cluster=cluster(), kind="cluster_queue", name="red-cq", valid_from=NOON
     ),
     Reserve: lambda: Reserve.objects.create(cluster=cluster(), reason="spares", valid_from=NOON),
-    Rate: lambda: Rate.objects.create(
-        cluster=cluster(), flavor="h100", price_per_hour=Decimal("3.60"), valid_from=NOON
+    Card: lambda: Card.objects.create(valid_from=NOON),
+    Price: lambda: Price.objects.create(
+        version=MAKERS[Card](), cluster=cluster(), model="H100", amount=Decimal("3.60")
     ),
 }
 OTHERS: dict[Any, Callable[[], Any]] = {
     Team: lambda: team("other"),
     Cluster: lambda: cluster(slug="other"),
     User: lambda: User.objects.create_user("other"),
+    Card: lambda: MAKERS[Card](),
 }
 
 
 ANOTHER: dict[str, Any] = {
     "CharField": "another", "SlugField": "another", "URLField": "https://another/", "EmailField": "a@example.com",
     "BooleanField": None, "DateTimeField": NOON + timedelta(hours=5), "PositiveIntegerField": 3,
-    "DecimalField": Decimal("9.125"),
+    "DecimalField": Decimal("9.125"), "JSONField": {"urgent": "2"}, "TextField": "another",
 }  # fmt: skip
 CHOSEN: dict[tuple[str, str], Any] = {
     ("TeamBinding", "kind"): "volcano_queue",
-    ("Rate", "currency"): "EUR",
+    ("RateVersion", "currency"): "EUR",
+    ("RatePrice", "basis"): "pod",
+    ("RatePrice", "per"): "card",
     ("Membership", "role"): "lead",
     ("User", "role"): "finance",
 }
@@ -181,7 +186,7 @@ def test_every_column_that_differs_is_recorded_and_nothing_else(model: type[Mode
 
 
 def test_relations_read_as_names_and_amounts_as_text() -> None:
-    MAKERS[Rate]()
+    MAKERS[Price]()
     sample_binding = binding_open(
         team=team(),
         cluster=Cluster.objects.get(),
@@ -190,9 +195,9 @@ def test_relations_read_as_names_and_amounts_as_text() -> None:
         name="lq",
         valid_from=NOON,
     )
-    rate, binding = (entry_of(action=f"{name}.create") for name in ("rate", "binding"))
+    rate, binding = (entry_of(action=f"{name}.create") for name in ("price", "binding"))
     assert rate.after["cluster"] == "east"
-    assert rate.after["price_per_hour"] == "3.600000"
+    assert rate.after["amount"] == "3.600000000"
     assert (binding.after["team"], binding.after["cluster"]) == ("red", "east")
     assert (binding.subject_id, binding.subject_label) == (str(sample_binding.pk), "local_queue ns lq")
     assert (binding.team_slug, binding.cluster_slug) == ("red", "east")

@@ -8,7 +8,7 @@ from celery import shared_task
 from django.utils import timezone
 
 from apps.changes.idempotency import forget_old_keys
-from apps.chargeback.ledger import keep_periods
+from apps.chargeback.ledger import keep_periods, provide
 from apps.findings.services import drop_old_spans
 from apps.fleet.models import Cluster
 from apps.observations.retention import drop_gone, keep_observation_partitions
@@ -55,6 +55,14 @@ def rollup_held(cluster_id: int) -> int:
     now = timezone.now()
     edges = {edge for period in keep_periods(now) for edge in (period.starts_at, period.ends_at)}
     return rollup_allocation(cluster=cluster, now=now, edges=edges).rows
+
+
+@shared_task(name="worker.tasks.provide_charges", soft_time_limit=ROLLUP_SOFT, time_limit=ROLLUP_HARD)
+def provide_charges() -> int:
+    """Compute the provisional lines of the open periods anew; returns how many lines they have."""
+    now = timezone.now()
+    found = [provide(period.pk, now=now).entries for period in keep_periods(now) if not period.is_closed]
+    return sum(found)
 
 
 @shared_task(name="worker.tasks.rollup_waiting", soft_time_limit=ROLLUP_SOFT, time_limit=ROLLUP_HARD)

@@ -11,8 +11,7 @@ from django.utils.translation import override
 
 from apps.accounts.models import Membership
 from apps.api.fields import DecimalText
-from apps.api.tests.world import ROLES, World, quarantine, usage_hour, workload
-from apps.chargeback.models import Rate
+from apps.api.tests.world import MODEL, ROLES, World, quarantine, usage_hour, workload
 from apps.core.windows import HOUR, floor_hour
 from apps.fleet.models import TeamBinding
 from apps.observations.models import ClusterObject, Node, Outcome, Source, SourceState
@@ -36,6 +35,7 @@ LISTS = [
     "usage",
     "findings",
     "rates",
+    "billing-periods",
     "charges",
     "sources",
 ]
@@ -230,19 +230,6 @@ def test_usage_is_summed_over_whole_hours_as_exact_text(world: World) -> None:
     assert (row["reserved_unit_seconds"], row["admitted_unit_seconds"]) == ("28801", "14400.5")
 
 
-def test_a_charge_is_exact_and_a_missing_rate_is_not_free(world: World) -> None:
-    body = get(world, "viewer", "charges/?window=24h")
-    (row,) = body["results"]
-    assert row["unit_seconds"] == "43201.5"
-    assert (row["currency"], row["price_per_unit_hour"], row["amount"]) == ("USD", "2.5", "30.00")
-    assert body["totals"] == {"USD": "30.00"}
-    Rate.objects.all().delete()
-    body = get(world, "viewer", "charges/?window=24h")
-    (row,) = body["results"]
-    assert (row["currency"], row["price_per_unit_hour"], row["amount"], row["rate_id"]) == (None,) * 4
-    assert (body["totals"], body["unpriced_unit_seconds"]) == ({}, {"nvidia.com/gpu": "43201.5"})
-
-
 def test_finished_hours_come_once_in_order_and_never_twice(world: World) -> None:
     path = "usage/hours/?cluster=east"
     body = get(world, "finance", path)
@@ -288,21 +275,24 @@ def test_weights_are_whole_slices_of_whole_slices(world: World) -> None:
 
 
 def test_rates_say_where_they_hold(world: World) -> None:
-    Rate.objects.create(
-        cluster=world.east,
-        flavor="h100",
-        resource="nvidia.com/gpu",
-        currency="CNY",
-        price_per_hour=Decimal("18.123456"),
-        valid_from=world.now,
+    (card,) = results(world, "guest", "rates/")
+    assert (card["currency"], card["valid_from"], card["borrowed_factor"]) == (
+        "USD",
+        "2025-01-01T00:00:00Z",
+        "1",
     )
-    first, second = results(world, "guest", "rates/")
-    assert (first["cluster"], first["flavor"], first["price_per_unit_hour"]) == (None, None, "2.5")
-    assert (second["cluster"], second["flavor"], second["price_per_unit_hour"]) == (
-        "east",
-        "h100",
-        "18.123456",
-    )
+    assert card["prices"] == [
+        {
+            "id": card["prices"][0]["id"],
+            "basis": "reserved",
+            "cluster": None,
+            "model": MODEL,
+            "sharing_mode": None,
+            "profile": None,
+            "per": "unit",
+            "price_per_hour": "2.5",
+        }
+    ]
 
 
 def test_a_failed_source_is_told_to_all_and_its_raw_error_to_platform_admins(world: World) -> None:

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -18,7 +18,8 @@ from apps.accounts.models import Membership, Team, User
 from apps.changes.models import ChangeRequest
 from apps.changes.requests import Wanted
 from apps.changes.services import create_request
-from apps.chargeback.models import Rate
+from apps.chargeback.models import BillingPeriod, LedgerEntry, ProvisionalLine
+from apps.chargeback.rate_cards import draft, publish
 from apps.core.windows import HOUR, floor_hour
 from apps.fleet.models import Cluster, TeamBinding
 from apps.observations.models import (
@@ -33,7 +34,7 @@ from apps.observations.models import (
     StateSpan,
     Workload,
 )
-from apps.usage.models import UsageHour, Watermark
+from apps.usage.models import AllocationHour, UsageHour, Watermark
 
 GPU = "nvidia.com/gpu"
 ROLES = ("anonymous", "guest", "viewer", "red_lead", "blue_lead", "finance", "admin")
@@ -80,6 +81,7 @@ def make_world() -> World:
     ):
         workload(world, name, team=team, state=state)
     _usage(world)
+    _charges(world)
     return world
 
 
@@ -281,12 +283,78 @@ def _usage(world: World) -> None:
         for team in (world.red, world.blue, None):
             usage_hour(world, team, this_hour - hours_ago * HOUR)
     Watermark.objects.create(cluster=world.east, rollup="usage_hours", done_until=this_hour)
-    Rate.objects.create(
-        resource=GPU,
+
+
+CLOSED_MONTH, OPEN_MONTH = "2025-01", "2025-02"
+MODEL = "NVIDIA-H100-80GB-HBM3"
+
+
+def _charges(world: World) -> None:
+    """A closed month and an open one, in each of which red, blue and nobody held two cards for an hour at 2.50."""
+    card = draft(
+        valid_from=datetime(2025, 1, 1, tzinfo=UTC),
         currency="USD",
-        price_per_hour=Decimal("2.5"),
-        valid_from=this_hour - timedelta(days=60),
+        prices=[{"model": MODEL, "amount": Decimal("2.5")}],
     )
+    publish(card.pk, by=world.users["finance"], now=world.now)
+    price = card.prices.get()
+    slugs = {
+        "teams": {team.pk: team.slug for team in (world.red, world.blue)},
+        "clusters": {world.east.pk: "east"},
+    }
+    for number, month in enumerate((CLOSED_MONTH, OPEN_MONTH)):
+        start = datetime(2025, number + 1, 1, tzinfo=UTC)
+        period = BillingPeriod.objects.create(
+            month=month,
+            zone="UTC",
+            starts_at=start,
+            ends_at=datetime(2025, number + 2, 1, tzinfo=UTC),
+            created_at=start,
+            updated_at=world.now,
+            totals={"USD": "15"},
+            entries=3,
+            by_team={str(world.red.pk): {"USD": "5"}, str(world.blue.pk): {"USD": "5"}, "": {"USD": "5"}},
+            **(
+                {"state": "closed", "closed_at": world.now, "digest": "d" * 64, "names": slugs}
+                if number == 0
+                else {}
+            ),
+        )
+        held: list[dict[str, Any]] = [
+            {
+                "cluster": world.east,
+                "team": team,
+                "basis": "reserved",
+                "kind": "Workload",
+                "queue": f"{team.slug}-cq" if team else "nobodys-cq",
+                "flavor": "h100",
+                "resource": GPU,
+                "model": MODEL,
+                "weight_over": 1,
+                "weight_under": 1,
+                "seen": "observed",
+                "starts_at": start,
+                "ends_at": start + HOUR,
+                "unit_seconds": Decimal(7200),
+            }
+            for team in (world.red, world.blue, None)
+        ]
+        AllocationHour.objects.bulk_create(AllocationHour(**one) for one in held)
+        priced = {
+            "version": card,
+            "price": price,
+            "currency": "USD",
+            "price_per_hour": price.amount,
+            "factor": Decimal(1),
+            "priced_over": 1,
+            "priced_under": 1,
+            "amount": Decimal(5),
+        }
+        lines = [{"sequence": place, "period": period, **one, **priced} for place, one in enumerate(held, 1)]
+        if number == 0:
+            LedgerEntry.objects.bulk_create(LedgerEntry(**line) for line in lines)
+        else:
+            ProvisionalLine.objects.bulk_create(ProvisionalLine(**line) for line in lines)
 
 
 def change_requests(world: World) -> dict[str, ChangeRequest]:

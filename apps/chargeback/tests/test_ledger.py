@@ -12,9 +12,10 @@ import pytest
 from django.db import DatabaseError, connection, transaction
 
 from apps.accounts.models import User
-from apps.chargeback.ledger import NotClosable, close, digest_of, exact_amount, keep_periods
+from apps.chargeback.ledger import NotClosable, close, digest_of, keep_periods
 from apps.chargeback.models import BillingPeriod, LedgerEntry, RatePrice, RateVersion
 from apps.chargeback.rate_cards import publish
+from apps.chargeback.statements import exact_amount
 from apps.fleet.models import Cluster
 from apps.observations.models import SourceState, StateSpan
 from apps.usage.allocation_rollup import rollup_allocation
@@ -93,9 +94,8 @@ def test_the_month_is_closed_to_the_last_decimal(month: Cluster) -> None:
             unpriced[team, line.resource] += units
             assert (line.amount, line.currency) == (None, "")
             continue
-        exact = exact_amount(
-            line.unit_seconds, line.price_per_hour, line.factor, line.priced_over or 0, line.priced_under or 0
-        )
+        weight = Fraction(line.priced_over or 0, line.priced_under or 1)
+        exact = exact_amount(line.unit_seconds, line.price_per_hour, line.factor, weight)
         assert line.amount is not None
         assert abs(Fraction(line.amount) - exact) <= Fraction(1, 2 * 10**18)
         key = (team, line.model, line.profile, f"{line.price_per_hour:.2f}", f"{line.factor.normalize():f}")
@@ -177,6 +177,16 @@ def test_the_database_itself_refuses_to_change_it(month: Cluster, statement: str
     close_until_march()
     with pytest.raises(DatabaseError, match="refused"), transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(statement)
+
+
+def test_the_ledger_is_not_emptied_either(month: Cluster) -> None:
+    close_until_march()
+    with connection.cursor() as cursor:
+        cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")  # nothing may be pending when a table is altered
+        # The tests' own database lets a flush empty it (conftest).
+        cursor.execute("ALTER TABLE chargeback_ledgerentry ENABLE TRIGGER chargeback_ledger_never_emptied")
+        with pytest.raises(DatabaseError, match="truncate refused"), transaction.atomic():
+            cursor.execute("TRUNCATE chargeback_ledgerentry")
 
 
 def test_late_facts_are_corrected_in_the_next_period(month: Cluster) -> None:

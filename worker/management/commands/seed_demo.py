@@ -9,19 +9,19 @@ from __future__ import annotations
 
 from argparse import ArgumentParser
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
-from django.apps import apps
 from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError
 from django.db import transaction
 
 from apps.accounts.models import Membership, User
 from apps.accounts.models import Team as PortalTeam
+from apps.chargeback.rate_cards import draft, publish, published
 from apps.fleet.models import Cluster, Reserve, TeamBinding
 from apps.fleet.services import reserve_open
 from simcluster.scenario import FOLDER, ScenarioError, Team, load
@@ -48,23 +48,17 @@ USERS = (
     Seeded("finance", User.Role.FINANCE.value, True, {}),
     Seeded("viewer", User.Role.VIEWER.value, False, {"assistant": MEMBER}),
 )
-RATES = (
-    ("", "nvidia.com/gpu", "1.90"),
-    ("h100", "nvidia.com/gpu", "3.60"),
-    ("h100-fabric", "nvidia.com/gpu", "3.95"),
-    ("h100-spot", "nvidia.com/gpu", "1.45"),
-    ("a100", "nvidia.com/gpu", "2.10"),
-    ("gb200", "nvidia.com/gpu", "6.80"),
-    ("l40s-mps", "nvidia.com/gpu", "0.14"),
-    ("l4-shared", "nvidia.com/gpu", "0.22"),
-    ("l40s-hami", "nvidia.com/gpu", "0.14"),
-    ("mig-single", "nvidia.com/gpu", "0.55"),
-    ("mig-mixed", "nvidia.com/mig-1g.10gb", "0.55"),
-    ("mig-mixed", "nvidia.com/mig-3g.40gb", "1.65"),
-    ("mi300x", "amd.com/gpu", "2.80"),
-    ("mi300x-cpx", "amd.com/cpx_nps4", "0.38"),
-    ("tpu", "google.com/tpu", "1.20"),
-    ("", "huawei.com/Ascend910", "1.20"),
+# (model as its node label says, price of a whole card's hour); habana's Gaudi has none on purpose: unpriced use is shown as
+# such.
+PRICES = (
+    ("NVIDIA-H100-80GB-HBM3", "3.60"),
+    ("NVIDIA-A100-SXM4-80GB", "2.10"),
+    ("NVIDIA-L40S", "1.12"),
+    ("NVIDIA-L4", "0.66"),
+    ("NVIDIA-GB200", "6.80"),
+    ("AMD_Instinct_MI300X_OAM", "2.80"),
+    ("910B3", "1.20"),
+    ("tpu-v5-lite-podslice", "1.20"),
 )
 # (node selector, cards or None for all, why)
 RESERVES = (
@@ -95,10 +89,10 @@ class Command(BaseCommand):
             cluster = seed_cluster(folder, options["api"])
             made = sum(seed_team(cluster, team, start) for team in teams)
             users = sum(seed_user(user) for user in USERS)
-            rates = seed_rates(cluster, start)
+            rates = seed_rates(start)
             reserves = seed_reserves(cluster, start)
         self.stdout.write(
-            f"cluster {cluster.slug}: {len(teams)} teams; new: {made} bindings, {users} users, {rates} rates,"
+            f"cluster {cluster.slug}: {len(teams)} teams; new: {made} bindings, {users} users, {rates} rate cards,"
             f" {reserves} reserves"
         )
 
@@ -159,17 +153,19 @@ def seed_user(seeded: Seeded) -> int:
     return int(created)
 
 
-def seed_rates(cluster: Cluster, start: datetime) -> int:
-    """A few rates; habana.ai/gaudi has none on purpose: unpriced use is shown as such."""
-    rates = apps.get_model("chargeback", "Rate").objects
-    made = 0
-    for flavor, resource, price in RATES:
-        key = {"cluster": cluster, "flavor": flavor, "resource": resource, "currency": "USD"}
-        if not rates.filter(**key).exists():
-            first_of_month = start.replace(day=1, hour=0, minute=0, second=0)
-            rates.create(**key, valid_from=first_of_month, price_per_hour=Decimal(price))
-            made += 1
-    return made
+def seed_rates(start: datetime) -> int:
+    """One published rate card, from the month before the first simulated day on; gives how many cards are new."""
+    if published().exists():
+        return 0
+    before = start.replace(day=1, hour=0, minute=0, second=0, microsecond=0) - timedelta(days=31)
+    card = draft(
+        valid_from=before.replace(day=1),
+        currency="USD",
+        borrowed_factor=Decimal("0.8"),
+        prices=[{"model": model, "per": "card", "amount": Decimal(price)} for model, price in PRICES],
+    )
+    publish(card.pk, by=None, now=start)
+    return 1
 
 
 def seed_reserves(cluster: Cluster, start: datetime) -> int:

@@ -32,7 +32,15 @@ def seed(state: Path, api: str = API) -> None:
 
 
 def counts() -> list[int]:
-    models = (Cluster, Team, TeamBinding, User, Membership, Reserve, apps.get_model("chargeback", "Rate"))
+    models = (
+        Cluster,
+        Team,
+        TeamBinding,
+        User,
+        Membership,
+        Reserve,
+        apps.get_model("chargeback", "RatePrice"),
+    )
     return [model._default_manager.count() for model in models]
 
 

@@ -1,0 +1,137 @@
+"""Statements: what each team held in a period and what it costs, line by line. Each line is rounded once, so that the lines
+of a currency add up to the statement's total; a period's total is the sum of its statements. Of an open period they are
+provisional."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from django.http import Http404, HttpResponseBase
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from apps.accounts.models import Team
+from apps.api.base import Reading
+from apps.api.billing_periods import MoneyTotals
+from apps.api.fields import Amounts, DecimalText, Text
+from apps.api.period_answers import PeriodAnswers, freshness_of, period_or_404
+from apps.api.rates import BASES
+from apps.api.schema import documented
+from apps.chargeback.charge_filters import StatementsForm
+from apps.chargeback.models import BillingPeriod
+from apps.chargeback.statements import Statement, StatementLine, statement_of, statements
+from apps.fleet.selectors import UNBOUND
+
+
+class StatementLineSerializer(serializers.Serializer):  # type: ignore[type-arg]
+    """Of one kind of unit at one price and factor; `entries`: how many lines of the ledger it sums. Without a price,
+    currency, price, factor, weight and amount are null."""
+
+    model = serializers.SerializerMethodField()
+    sharing_mode = serializers.SerializerMethodField()
+    profile = serializers.SerializerMethodField()
+    resource = Text(source="charged.resource")
+    basis = serializers.ChoiceField(choices=BASES, source="charged.basis", read_only=True)
+    correction = serializers.BooleanField(source="charged.correction", read_only=True)
+    entries = serializers.IntegerField(read_only=True)
+    unit_seconds = DecimalText()
+    currency = serializers.SerializerMethodField()
+    price_per_unit_hour = DecimalText(source="charged.price_per_hour", allow_null=True)
+    factor = DecimalText(source="charged.factor", allow_null=True)
+    weight = serializers.SerializerMethodField(help_text="An exact fraction such as 1/7.")
+    amount = DecimalText(allow_null=True, keep_scale=True)
+
+    def get_model(self, line: StatementLine) -> str | None:
+        return line.charged.model or None
+
+    def get_sharing_mode(self, line: StatementLine) -> str | None:
+        return line.charged.sharing_mode or None
+
+    def get_profile(self, line: StatementLine) -> str | None:
+        return line.charged.profile or None
+
+    def get_currency(self, line: StatementLine) -> str | None:
+        return line.currency or None
+
+    def get_weight(self, line: StatementLine) -> str | None:
+        weight = line.charged.weight
+        return None if weight is None else f"{weight.numerator}/{weight.denominator}"
+
+
+class StatementItemSerializer(serializers.Serializer):  # type: ignore[type-arg]
+    """`unpriced`: unit-hours without a price, which are in no total."""
+
+    period = Text(source="period.month")
+    provisional = serializers.SerializerMethodField()
+    team = serializers.SerializerMethodField()
+    totals = MoneyTotals(help_text="{currency: amount}")
+    unpriced = Amounts(help_text="{resource: unit-hours without a price}")
+
+    def get_provisional(self, statement: Statement) -> bool:
+        return not statement.period.is_closed
+
+    def get_team(self, statement: Statement) -> str | None:
+        return statement.slug or None
+
+
+class StatementSerializer(StatementItemSerializer):
+    lines = StatementLineSerializer(many=True, read_only=True)
+
+
+class StatementsAnswer(PeriodAnswers):
+    """All statements of a period are computed together; a page of them is all."""
+
+    route = "statements"
+
+
+@documented(operation="statements", summary="Statements of a period, one per team")
+class StatementsView(StatementsAnswer):
+    item = StatementItemSerializer
+    filter_class = StatementsForm
+
+    def get(self, request: Request) -> HttpResponseBase:
+        reading = self.read(request)
+        period: BillingPeriod = reading.form.cleaned_data["period"]
+        return self.about(request, reading, period, lambda: self._told(reading, period))
+
+    def _told(self, reading: Reading, period: BillingPeriod) -> Response:
+        team = reading.form.cleaned_data["team"]
+        found: Sequence[Statement] = statements(period, team_ids=reading.team_ids)
+        if team:
+            wanted = None if team == UNBOUND else Team.objects.get(slug=team).pk
+            found = [one for one in found if (one.team.pk if one.team else None) == wanted]
+        return Response(
+            {
+                **self.envelope(reading, freshness_of(period)),
+                "result": self.item(found, many=True).data,
+            }
+        )
+
+
+@documented(
+    operation="statement", summary="One team's statement of a period; the team - is what belonged to nobody"
+)
+class StatementView(StatementsAnswer):
+    item = StatementSerializer
+
+    def get(self, request: Request, month: str, team: str) -> HttpResponseBase:
+        reading = self.read(request)
+        period = period_or_404(month)
+        owner = self._owner(reading, team)
+        return self.about(request, reading, period, lambda: self._told(reading, period, owner))
+
+    def _owner(self, reading: Reading, slug: str) -> Team | None:
+        if slug == UNBOUND:
+            if reading.team_ids is not None:
+                raise Http404
+            return None
+        teams = Team.objects.filter(slug=slug)
+        found = (teams if reading.team_ids is None else teams.filter(pk__in=reading.team_ids)).first()
+        if found is None:
+            raise Http404
+        return found
+
+    def _told(self, reading: Reading, period: BillingPeriod, owner: Team | None) -> Response:
+        found = statement_of(period, owner)
+        return Response({**self.envelope(reading, freshness_of(period)), "result": self.item(found).data})

@@ -1,0 +1,139 @@
+"""Lines of a period: what was held in it, priced, and what has to be corrected of the periods before.
+
+Input: allocation hours and published rate cards; output: rows of the ledger or of the provisional lines. Invariants
+- Both come about by the same statements: what a close would bill is what was shown before.
+- Of a basis that the rate card does not price at all nothing is billed; what it prices in general and not in this case is
+  a line without an amount.
+- Facts that came after a close become correction lines of the next period that closes: the difference between what the
+  hours say now and all that was billed of them, at the rate card of then."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any
+
+from django.db import connection
+
+from apps.chargeback import lines_sql as sql
+from apps.chargeback.models import BillingPeriod, LedgerEntry, ProvisionalLine
+from apps.chargeback.rate_cards import load_tariff
+from apps.chargeback.tariff import Tariff, Use
+from apps.core.quantity import plain
+
+Lines = type[LedgerEntry] | type[ProvisionalLine]
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Unit-hours per resource, as text: `unpriced` have no price, `left_out` nobody saw."""
+
+    unpriced: Mapping[str, str]
+    left_out: Mapping[str, str]
+
+    def __bool__(self) -> bool:
+        return bool(self.unpriced or self.left_out)
+
+    def as_json(self) -> dict[str, Mapping[str, str]]:
+        return {"unpriced": self.unpriced, "left_out": self.left_out} if self else {}
+
+
+def price_use(period: BillingPeriod) -> Missing:
+    """Make the table of prices for what was held in the period; what is missing in it. Within a transaction."""
+    return _price(load_tariff(), period.starts_at, period.ends_at, billed=False)
+
+
+def add_use(period: BillingPeriod, lines: Lines, *, after: int) -> int:
+    """Lines of what was held in the period, after `price_use`, numbered from `after` + 1; how many."""
+    return _add(sql.ADD_USE, lines, period, after, period.starts_at, period.ends_at)
+
+
+def add_corrections(period: BillingPeriod, lines: Lines, *, after: int, since: datetime | None = None) -> int:
+    """Corrections of closed periods, the earliest first, billed in `period`; how many. `since`: hours before it have not
+    changed."""
+    tariff, added = load_tariff(), 0
+    closed = BillingPeriod.objects.filter(state=BillingPeriod.State.CLOSED, ends_at__lte=period.starts_at)
+    for earlier in closed if since is None else closed.filter(ends_at__gt=since):
+        low = earlier.starts_at if since is None else max(earlier.starts_at, since)
+        _price(tariff, low, earlier.ends_at, billed=True)
+        added += _add(sql.ADD_CORRECTIONS, lines, period, after + added, low, earlier.ends_at)
+    return added
+
+
+def _add(
+    statement: str, lines: Lines, period: BillingPeriod, after: int, low: datetime, high: datetime
+) -> int:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            statement.format(lines=lines._meta.db_table),
+            {"after": after, "period": period.pk, "low": low, "high": high},
+        )
+        return int(cursor.rowcount)
+
+
+# ---- prices ---------------------------------------------------------------------------------------------------------
+
+
+def _price(tariff: Tariff, start: datetime, end: datetime, *, billed: bool) -> Missing:
+    """Fill `charge_kinds` for [start, end), with `billed` for what has been billed of it as well."""
+    with connection.cursor() as cursor:
+        cursor.execute("DROP TABLE IF EXISTS charge_kinds")
+        cursor.execute(sql.MAKE_KINDS)
+        edges = [start, *tariff.changes(start, end), end]
+        for low, high in pairwise(edges):
+            uses = set(_kinds(cursor, sql.KINDS_OF, low, high))
+            if billed:
+                uses |= set(_kinds(cursor, sql.KINDS_BILLED, low, high))
+            rows = [(low, high, *row) for row in _priced(tariff, low, uses)]
+            cursor.executemany(
+                f"INSERT INTO charge_kinds VALUES ({', '.join(['%s'] * 18)})",  # noqa: S608
+                rows,
+            )
+        cursor.execute("ANALYZE charge_kinds")
+        bounds = {"low": start, "high": end}
+        return Missing(_hours(cursor, sql.UNPRICED, bounds), _hours(cursor, sql.LEFT_OUT, bounds))
+
+
+Row = tuple[Any, ...]
+
+
+def _kinds(cursor: Any, statement: str, low: datetime, high: datetime) -> list[Row]:
+    cursor.execute(statement, {"low": low, "high": high})
+    found: list[Row] = cursor.fetchall()
+    return found
+
+
+def _priced(tariff: Tariff, at: datetime, uses: Iterable[Row]) -> list[Row]:
+    """Without any rate card reserved quota is billed without a price."""
+    version = tariff.at(at)
+    bases = {price.basis for price in version.prices} if version else {"reserved"}
+    found = []
+    for row in uses:
+        use = _use(row)
+        if use.basis not in bases:
+            continue
+        applied = version.applied_to(use) if version else None
+        if applied is None:
+            priced: Row = (None, None, "", None, None, None, None)
+        else:
+            weight = applied.weight
+            priced = (
+                *(applied.version_id, applied.price.id, applied.currency, applied.price.amount),
+                *(applied.factor, weight.numerator, weight.denominator),
+            )
+        found.append((*row, *priced))
+    return found
+
+
+def _use(row: Row) -> Use:
+    cluster_id, basis, model, mode, profile, over, under, priority_class, borrowed = row
+    weight = Fraction(over, under) if over is not None and under else None
+    return Use(basis, cluster_id, model, mode, profile, weight, priority_class, borrowed)
+
+
+def _hours(cursor: Any, statement: str, bounds: Mapping[str, datetime]) -> dict[str, str]:
+    cursor.execute(statement, bounds)
+    return {resource: plain(seconds / 3600) for resource, seconds in cursor.fetchall()}

@@ -1,0 +1,139 @@
+"""`/chargeback/`: months, statements, the hours behind them, and closing a month."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from apps.accounts.models import User
+from apps.api.tests.world import CLOSED_MONTH, MODEL, OPEN_MONTH, World
+from apps.chargeback.ledger import provide
+from apps.chargeback.models import BillingPeriod
+from apps.usage.models import AllocationHour
+
+from .test_pages import download, text
+
+
+def test_the_latest_month_with_lines_is_shown_and_another_can_be_chosen(world: World) -> None:
+    client = world.client("finance")
+    latest = text(client, "/chargeback/")
+    assert f'<option value="{OPEN_MONTH}" selected>' in latest
+    assert "Provisional, as computed" in latest
+    earlier = text(client, f"/chargeback/?period={CLOSED_MONTH}")
+    assert "it never changes again" in earlier
+    assert f"{CLOSED_MONTH}: 15.00 USD" in earlier
+
+
+def test_a_team_reads_its_own_costs_and_no_sums_of_others(world: World) -> None:
+    body = text(world.client("red_lead"), f"/chargeback/?period={CLOSED_MONTH}")
+    assert f"{CLOSED_MONTH}: 5.00 USD" in body
+    assert "15.00" not in body
+    assert "Blue" not in body
+
+
+def test_teams_and_models_as_csv(world: World) -> None:
+    rows = download(world.client("finance"), f"/chargeback/?period={CLOSED_MONTH}&format=csv&table=teams")
+    head, *lines = rows
+    assert MODEL in head
+    assert [(row[0], row[1], row[head.index(MODEL)]) for row in lines] == [
+        ("Blue", "5", "5"),
+        ("Red", "5", "5"),
+        ("", "5", "5"),
+    ]
+
+
+def test_a_statement_says_its_lines_their_price_and_the_month_before(world: World) -> None:
+    body = text(world.client("red_lead"), f"/chargeback/{OPEN_MONTH}/red/")
+    assert "Statement of Red" in body
+    assert MODEL in body
+    assert f"Against {CLOSED_MONTH}." in body
+    rows = download(world.client("red_lead"), f"/chargeback/{OPEN_MONTH}/red/?format=csv&table=lines")
+    assert dict(zip(rows[0], rows[1], strict=True)) | {"Basis": "reserved"} == dict(
+        zip(rows[0], rows[1], strict=True)
+    )
+    assert (rows[1][0], rows[1][3], rows[1][6], rows[1][7]) == (MODEL, "2", "5.00", "USD")
+    models = download(world.client("red_lead"), f"/chargeback/{OPEN_MONTH}/red/?format=csv&table=models")
+    assert models[1] == [MODEL, "5", "5", "0", "USD"]
+
+
+def test_use_without_a_price_is_in_no_total_and_said(world: World) -> None:
+    AllocationHour.objects.filter(team=world.red).update(model="unknown-card")
+    period = BillingPeriod.objects.get(month=OPEN_MONTH)
+    provide(period.pk, now=world.now)
+    body = text(world.client("finance"), f"/chargeback/?period={OPEN_MONTH}")
+    assert "2 unit-hours of nvidia.com/gpu without a price" in body
+    statement = text(world.client("red_lead"), f"/chargeback/{OPEN_MONTH}/red/")
+    assert "no price" in statement
+    assert "2 × GPU (unit-hours)" in statement
+
+
+def test_the_hours_behind_a_statement_are_there_one_by_one(world: World) -> None:
+    rows = download(world.client("red_lead"), f"/chargeback/{CLOSED_MONTH}/red/charges/?format=csv")
+    assert len(rows) == 2
+    line = dict(zip(rows[0], rows[1], strict=True))
+    assert (line["Queue"], line["Amount"], line["Unit-hours"]) == ("red-cq", "5", "2")
+    assert "red-cq" in text(
+        world.client("red_lead"), f"/chargeback/{CLOSED_MONTH}/red/charges/?model={MODEL}"
+    )
+    assert "There is no such line." in text(
+        world.client("red_lead"), f"/chargeback/{CLOSED_MONTH}/red/charges/?model=nothing"
+    )
+
+
+# ---- closing --------------------------------------------------------------------------------------------------------
+
+
+def post(client: Client, month: str, **given: str) -> Any:
+    return client.post(f"/chargeback/{month}/close/", given)
+
+
+def test_finance_closes_a_month_on_its_page(world: World) -> None:
+    client = world.client("finance")
+    assert f"Close {OPEN_MONTH}" in text(client, "/chargeback/")
+    answer = post(client, OPEN_MONTH)
+    assert (answer.status_code, answer.headers["Location"]) == (302, f"/chargeback/?period={OPEN_MONTH}")
+    period = BillingPeriod.objects.get(month=OPEN_MONTH)
+    assert (period.state, period.closed_by) == ("closed", world.users["finance"])
+    assert f"Close {OPEN_MONTH}" not in text(client, f"/chargeback/?period={OPEN_MONTH}")
+
+
+def test_what_is_missing_is_said_and_needs_a_reason(world: World) -> None:
+    AllocationHour.objects.filter(team=world.red).update(model="unknown-card")
+    client = world.client("finance")
+    answer = post(client, OPEN_MONTH)
+    assert answer.status_code == 200
+    assert "without a price" in answer.content.decode()
+    assert BillingPeriod.objects.get(month=OPEN_MONTH).state == "open"
+    assert post(client, OPEN_MONTH, reason="its price comes in March").status_code == 302
+    body = text(client, f"/chargeback/?period={OPEN_MONTH}")
+    assert "Closed although something was missing" in body
+    assert "its price comes in March" in body
+
+
+@pytest.mark.parametrize("role", ["guest", "viewer", "red_lead", "blue_lead"])
+def test_for_others_there_is_nothing_to_close(world: World, role: str) -> None:
+    client = world.client(role)
+    assert post(client, OPEN_MONTH).status_code == 404
+    assert f"Close {OPEN_MONTH}" not in text(client, "/chargeback/")
+
+
+def test_the_trend_is_of_the_readers_teams(world: World) -> None:
+    for role, names in (("finance", ["Start", "Blue", "Red", "no team"]), ("red_lead", ["Start", "Red"])):
+        rows = list(
+            csv.reader(
+                io.StringIO(text(world.client(role), "/charts/costs/?format=csv").removeprefix("\ufeff"))
+            )
+        )
+        assert sorted(rows[0]) == sorted(names)
+        assert [row[1] for row in rows[1:]] == ["5", "5"]
+
+
+@pytest.mark.django_db
+def test_before_the_first_hour_the_page_says_so() -> None:
+    client = Client()
+    client.force_login(User.objects.create_user("books", role="finance"))
+    assert "No hours of use have been computed yet" in text(client, "/chargeback/")
