@@ -33,7 +33,7 @@
       legend: { orientation: 'h', x: 0, y: 1.02, yanchor: 'bottom' },
       hoverlabel: { bgcolor: colour('--surface'), bordercolor: colour('--line-strong'), font: { color: colour('--ink') } },
       xaxis: { gridcolor: colour('--line'), linecolor: colour('--line-strong'), zeroline: false, type: 'date' },
-      yaxis: { gridcolor: colour('--line'), zeroline: false, rangemode: 'tozero', tickformat: ',~r' }
+      yaxis: { gridcolor: colour('--line'), zeroline: false, rangemode: 'tozero', tickformat: ',~r', automargin: true }
     };
     Object.keys(own).forEach(function (key) {
       base[key] = own[key] && typeof own[key] === 'object' && base[key] ? Object.assign(base[key], own[key]) : own[key];

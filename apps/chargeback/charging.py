@@ -136,4 +136,4 @@ def _use(row: Row) -> Use:
 
 def _hours(cursor: Any, statement: str, bounds: Mapping[str, datetime]) -> dict[str, str]:
     cursor.execute(statement, bounds)
-    return {resource: plain(seconds / 3600) for resource, seconds in cursor.fetchall()}
+    return {resource: plain(round(seconds / 3600, 6)) for resource, seconds in cursor.fetchall()}

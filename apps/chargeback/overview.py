@@ -14,6 +14,7 @@ from django.db.models import QuerySet
 from apps.accounts.models import Team
 from apps.chargeback.models import BillingPeriod, LedgerEntry, ProvisionalLine, RatePrice
 from apps.chargeback.statements import Statement, Totals, lines_model, statements
+from apps.core.money import round_money
 
 NOBODY = ""
 MONTHS_SHOWN = 13
@@ -98,7 +99,9 @@ def _costs(statement: Statement, before: BillingPeriod | None) -> list[TeamCost]
             name=team.name if team else "",
             currency=currency,
             amount=statement.totals.get(currency, Decimal(0) if currency else None),
-            before=None if before is None or not currency else Decimal(earlier.get(currency, "0")),
+            before=None
+            if before is None or not currency
+            else round_money(Decimal(earlier.get(currency, "0")), currency),
             models={model: amount for (model, code), amount in by_model.items() if code == currency},
             unpriced=statement.unpriced if place == 0 else {},
         )

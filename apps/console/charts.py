@@ -135,7 +135,7 @@ def _costs(page: Page) -> Series:
         lines=_stack(found.amounts, labels, by="team"),
         unit=found.currency,
         stacked=True,
-        daily=True,
+        monthly=True,
     )
 
 

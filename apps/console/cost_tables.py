@@ -49,7 +49,7 @@ class TeamCostTable(PortalTable):
     file_name = "chargeback-teams"
 
     name = LinkColumn(verbose_name=_("Team"), classes="name", empty_values=(), url=lambda _row: "")
-    amount = MoneyColumn(verbose_name=_("Amount"), absent=UNPRICED)
+    amount = MoneyColumn(verbose_name=_("Cost"), absent=UNPRICED)
     currency = TextColumn(verbose_name=_("Currency"))
     before = MoneyColumn(verbose_name=_("Month before"), absent="–", hide_small=True)
     change = MoneyColumn(verbose_name=_("Difference"), absent="–", hide_small=True)
@@ -98,12 +98,16 @@ class StatementTable(PortalTable):
     basis = TextColumn(verbose_name=_("Basis"), accessor="charged__basis", hide_small=True)
     unit_hours = NumberColumn(verbose_name=_("Unit-hours"), places=2)
     price = TextColumn(
-        verbose_name=_("Price per hour"), accessor="charged__price_per_hour", classes="num", empty_values=()
+        verbose_name=_("Price per hour"),
+        accessor="charged__price_per_hour",
+        classes="num",
+        empty_values=(),
+        hide_small=True,
     )
     factor = TextColumn(
         verbose_name=_("Factor"), accessor="charged__factor", classes="num", empty_values=(), hide_small=True
     )
-    amount = MoneyColumn(verbose_name=_("Amount"), absent=UNPRICED)
+    amount = MoneyColumn(verbose_name=_("Cost"), absent=UNPRICED)
     currency = TextColumn(verbose_name=_("Currency"))
     correction = TextColumn(verbose_name=_("Correction"), accessor="charged__correction", visible=False)
     resource = TextColumn(verbose_name=_("Resource"), accessor="charged__resource", visible=False)
@@ -161,7 +165,7 @@ class ModelCostTable(PortalTable):
     file_name = "statement-models"
 
     model = TextColumn(verbose_name=_("Model"), classes="name")
-    amount = MoneyColumn(verbose_name=_("Amount"), absent="–")
+    amount = MoneyColumn(verbose_name=_("Cost"), absent="–")
     before = MoneyColumn(verbose_name=_("Month before"), absent="–")
     change = MoneyColumn(verbose_name=_("Difference"), absent="–")
     currency = TextColumn(verbose_name=_("Currency"))
@@ -191,7 +195,7 @@ class LinesTable(PortalTable):
     unit_seconds = NumberColumn(verbose_name=_("Unit-hours"), places=3)
     price_per_hour = TextColumn(verbose_name=_("Price per hour"), classes="num", empty_values=())
     factor = TextColumn(verbose_name=_("Factor"), classes="num", empty_values=(), hide_small=True)
-    amount = TextColumn(verbose_name=_("Amount"), classes="num", empty_values=())
+    amount = TextColumn(verbose_name=_("Cost"), classes="num", empty_values=())
     currency = TextColumn(verbose_name=_("Currency"))
     resource = TextColumn(verbose_name=_("Resource"), visible=False)
     sharing_mode = TextColumn(verbose_name=_("Sharing mode"), visible=False)

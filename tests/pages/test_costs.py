@@ -52,10 +52,14 @@ def test_a_statement_says_its_lines_their_price_and_the_month_before(world: Worl
     assert MODEL in body
     assert f"Against {CLOSED_MONTH}." in body
     rows = download(world.client("red_lead"), f"/chargeback/{OPEN_MONTH}/red/?format=csv&table=lines")
-    assert dict(zip(rows[0], rows[1], strict=True)) | {"Basis": "reserved"} == dict(
-        zip(rows[0], rows[1], strict=True)
+    line = dict(zip(rows[0], rows[1], strict=True))
+    assert (line["Model"], line["Basis"], line["Unit-hours"]) == (MODEL, "reserved", "2")
+    assert (line["Price per hour"], line["Factor"], line["Cost"], line["Currency"]) == (
+        "2.5",
+        "1",
+        "5",
+        "USD",
     )
-    assert (rows[1][0], rows[1][3], rows[1][6], rows[1][7]) == (MODEL, "2", "5.00", "USD")
     models = download(world.client("red_lead"), f"/chargeback/{OPEN_MONTH}/red/?format=csv&table=models")
     assert models[1] == [MODEL, "5", "5", "0", "USD"]
 
@@ -75,7 +79,7 @@ def test_the_hours_behind_a_statement_are_there_one_by_one(world: World) -> None
     rows = download(world.client("red_lead"), f"/chargeback/{CLOSED_MONTH}/red/charges/?format=csv")
     assert len(rows) == 2
     line = dict(zip(rows[0], rows[1], strict=True))
-    assert (line["Queue"], line["Amount"], line["Unit-hours"]) == ("red-cq", "5", "2")
+    assert (line["Queue"], line["Cost"], line["Unit-hours"]) == ("red-cq", "5", "2")
     assert "red-cq" in text(
         world.client("red_lead"), f"/chargeback/{CLOSED_MONTH}/red/charges/?model={MODEL}"
     )

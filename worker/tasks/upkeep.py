@@ -54,7 +54,11 @@ def rollup_held(cluster_id: int) -> int:
         return 0
     now = timezone.now()
     edges = {edge for period in keep_periods(now) for edge in (period.starts_at, period.ends_at)}
-    return rollup_allocation(cluster=cluster, now=now, edges=edges).rows
+    rows = rollup_allocation(cluster=cluster, now=now, edges=edges).rows
+    for period in keep_periods(now):
+        if rows and not period.is_closed and period.entries == 0:
+            provide(period.pk, now=now)  # the first lines of a month need not wait for the hour
+    return rows
 
 
 @shared_task(name="worker.tasks.provide_charges", soft_time_limit=ROLLUP_SOFT, time_limit=ROLLUP_HARD)
