@@ -141,6 +141,21 @@ def models_of(costs: Sequence[TeamCost], most: int) -> list[str]:
     return sorted(sums, key=lambda model: (-sums[model], model))[:most]
 
 
+def latest_costs(team: Team) -> list[tuple[BillingPeriod, Mapping[str, Decimal]]]:
+    """(period, {currency: the team's total}) of the two latest periods that have lines, newest first. One query."""
+    periods = BillingPeriod.objects.filter(entries__gt=0).order_by("-starts_at")[:2]
+    return [
+        (
+            period,
+            {
+                code: round_money(Decimal(amount), code)
+                for code, amount in period.by_team.get(str(team.pk), {}).items()
+            },
+        )
+        for period in periods
+    ]
+
+
 def cost_trend(*, team_ids: Collection[int] | None) -> Trend:
     """The latest periods, in the currency of the latest that has one. Two queries."""
     periods = list(reversed(periods_shown()))

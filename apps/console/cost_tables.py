@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -14,7 +14,7 @@ from django.utils.translation import gettext_lazy as _
 from apps.chargeback.overview import BASIS_LABELS, ChargeLine, ModelCost, TeamCost
 from apps.chargeback.statements import StatementLine
 from apps.console.links import address
-from apps.core.formats import number_text, quantities_text, resource_text
+from apps.core.formats import listed, number_text, quantities_text, resource_text
 from apps.core.gpu import mode_label
 from apps.core.quantity import plain
 from apps.core.tables import LinkColumn, NumberColumn, PortalTable, TextColumn, TimeColumn
@@ -27,6 +27,12 @@ UNPRICED = _("no price")
 def money_text(amount: Decimal) -> str:
     """With the digits that it has, grouped by thousands."""
     return f"{amount:,f}"
+
+
+def totals_text(totals: Mapping[str, Decimal]) -> str:
+    """ "1,530.82 USD, 12 JPY"; what has no total costs nothing that has a price."""
+    parts = [f"{money_text(amount)} {currency}" for currency, amount in sorted(totals.items())]
+    return listed(parts) if parts else str(_("nothing is charged"))
 
 
 class MoneyColumn(NumberColumn):

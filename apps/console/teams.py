@@ -13,8 +13,10 @@ from apps.admissions.queued import QueuedList
 from apps.admissions.selectors import WaitingRow, waiting
 from apps.admissions.unmade import UnmadeRow, unmade
 from apps.admissions.work import Places, recently_finished, running
+from apps.chargeback.overview import latest_costs
 from apps.console.access import reader, team_or_404
 from apps.console.change_form_links import team_ask_url
+from apps.console.cost_tables import totals_text
 from apps.console.frame import QUOTA, WORK, Page
 from apps.console.links import address, finding_url, with_query
 from apps.console.quota_table import QuotaTable
@@ -58,6 +60,10 @@ def team(request: HttpRequest, slug: str) -> HttpResponseBase:
         "team": shown,
         "bindings": _bindings(shown, page),
         "ask_url": team_ask_url(reader(request), shown, page.cluster_slug),
+        "costs": [
+            (period, totals_text(totals), address("statement", period.month, slug))
+            for period, totals in latest_costs(shown)
+        ],
         "form": form,
         "queue": form.cleaned_data["queue"] if valid else "",
         "attention_url": address("team", slug, cluster=page.cluster_slug, attention="1"),

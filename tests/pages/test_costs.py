@@ -88,6 +88,15 @@ def test_the_hours_behind_a_statement_are_there_one_by_one(world: World) -> None
     )
 
 
+def test_the_team_page_says_what_the_latest_months_cost(world: World) -> None:
+    body = text(world.client("red_lead"), "/teams/red/")
+    for month in (CLOSED_MONTH, OPEN_MONTH):
+        assert f'{month}: <a href="/chargeback/{month}/red/">5.00 USD</a>' in body
+    assert body.count("(provisional, ") == 1
+    BillingPeriod.objects.filter(month=OPEN_MONTH).update(by_team={})
+    assert "nothing is charged" in text(world.client("red_lead"), "/teams/red/")
+
+
 # ---- closing --------------------------------------------------------------------------------------------------------
 
 

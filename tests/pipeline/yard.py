@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import redis
-from django.db import connection
 from django.utils import timezone
 
 from apps.accounts.models import User
@@ -32,6 +31,7 @@ from gpuportal.celery import app
 from gpuportal.launcher.children import Child, Spec
 from simcluster.kinds import KINDS
 from simcluster.testing import Running
+from tests.database import database_url_of_tests
 from worker.appliers.work import carry_on
 from worker.collectors.run import collect_source
 
@@ -202,9 +202,6 @@ class Yard:
 
 def worker_spec(folder: Path, order: Path, environment: Mapping[str, str] | None = None) -> Spec:
     """A worker for the queue `edits` alone, in one process, on the database of the tests."""
-    base, _slash, query = os.environ["DATABASE_URL"].partition("?")
-    name = connection.settings_dict["NAME"]
-    url = base.rpartition("/")[0] + f"/{name}" + (f"?{query}" if query else "")
     return Spec(
         name="edits",
         command=[
@@ -214,7 +211,7 @@ def worker_spec(folder: Path, order: Path, environment: Mapping[str, str] | None
         log=folder / "edits.log",
         cwd=ROOT,
         environment={
-            "DATABASE_URL": url,
+            "DATABASE_URL": database_url_of_tests(),
             "REDIS_URL": os.environ["REDIS_URL"],
             "PORTAL_PROCESS": "test",
             "PORTAL_VAR": str(folder),
