@@ -32,5 +32,5 @@ def missing_text(missing: Mapping[str, Mapping[str, str]]) -> str:
     return "; ".join(
         text % {"hours": hours, "resource": resource}
         for text, found in parts
-        for resource, hours in found.items()
+        for resource, hours in sorted(found.items())
     )
