@@ -24,6 +24,8 @@ COUNTS = "a.seen IN ('observed', 'bridged')"
 # order of an index: of rows that have just been added the planner knows nothing.
 FOR_MANY = ("jit = off", "work_mem = '64MB'")
 FOR_SUMS = ("enable_sort = off",)
+# What lines name is checked with each statement, within its time, and not for a month of them by the COMMIT.
+CHECK_WITH_EACH = "SET CONSTRAINTS ALL IMMEDIATE"
 
 MAKE_KINDS = """
 CREATE TEMPORARY TABLE charge_kinds (
