@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any
@@ -63,15 +63,23 @@ def add_corrections(period: BillingPeriod, lines: Lines, *, after: int, since: d
     return added
 
 
+AT_ONCE = timedelta(days=1)
+"""What lines are added for in one statement: sorted in memory, and within the time of a statement. Their order begins with
+when they start, so that it is that of all at once."""
+
+
 def _add(
-    statement: str, lines: Lines, period: BillingPeriod, after: int, low: datetime, high: datetime
+    statement: str, lines: Lines, period: BillingPeriod, after: int, start: datetime, end: datetime
 ) -> int:
+    added, low = 0, start
     with connection.cursor() as cursor:
-        cursor.execute(
-            statement.format(lines=lines._meta.db_table),
-            {"after": after, "period": period.pk, "low": low, "high": high},
-        )
-        return int(cursor.rowcount)
+        cursor.execute(sql.CHECK_WITH_EACH)
+        while low < end:
+            high = min(low + AT_ONCE, end)
+            given: dict[str, Any] = {"after": after + added, "period": period.pk, "low": low, "high": high}
+            cursor.execute(statement.format(lines=lines._meta.db_table), given)
+            added, low = added + int(cursor.rowcount), high
+    return added
 
 
 # ---- prices ---------------------------------------------------------------------------------------------------------

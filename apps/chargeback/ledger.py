@@ -9,7 +9,7 @@ Input: lines as `charging` makes them; output: LedgerEntry rows and a closed Bil
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -73,6 +73,7 @@ def close(period_id: int, *, by: User | None, reason: str, now: datetime) -> Bil
         if missing and not reason.strip():
             raise NotClosable("accept", missing.as_json())
         last = LedgerEntry.objects.order_by("-sequence").values_list("sequence", flat=True).first() or 0
+        _set(sql.FOR_MANY)
         period.entries = add_use(period, LedgerEntry, after=last)
         period.entries += add_corrections(period, LedgerEntry, after=last + period.entries)
         ProvisionalLine.objects.filter(period=period).delete()
@@ -84,7 +85,15 @@ def close(period_id: int, *, by: User | None, reason: str, now: datetime) -> Bil
     return period
 
 
+def _set(settings: Iterable[str]) -> None:
+    """For the rest of the transaction."""
+    with connection.cursor() as cursor:
+        for setting in settings:
+            cursor.execute(f"SET LOCAL {setting}")
+
+
 def _sum_up(period: BillingPeriod, lines: Lines, missing: Missing) -> None:
+    _set(sql.FOR_SUMS)
     period.by_team = totals_by_team(period, lines)
     period.totals, period.missing = totals_of(period.by_team), missing.as_json()
 
@@ -104,6 +113,7 @@ def provide(period_id: int, *, now: datetime) -> BillingPeriod:
             return period
         ProvisionalLine.objects.filter(period=period).delete()
         missing = price_use(period)
+        _set(sql.FOR_MANY)
         period.entries = add_use(period, ProvisionalLine, after=0)
         if not BillingPeriod.objects.filter(state=Open, ends_at__lte=period.starts_at).exists():
             period.entries += add_corrections(

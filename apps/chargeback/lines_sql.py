@@ -20,6 +20,13 @@ KEY = (
 PRICED = (*("version_id", "price_id", "currency", "price_per_hour", "factor", "priced_over", "priced_under"),)
 COUNTS = "a.seen IN ('observed', 'bridged')"
 
+# Lines are sorted once, when they are added, and in memory. What reads them afterwards groups by hashing and reads in the
+# order of an index: of rows that have just been added the planner knows nothing.
+FOR_MANY = ("jit = off", "work_mem = '64MB'")
+FOR_SUMS = ("enable_sort = off",)
+# What lines name is checked with each statement, within its time, and not for a month of them by the COMMIT.
+CHECK_WITH_EACH = "SET CONSTRAINTS ALL IMMEDIATE"
+
 MAKE_KINDS = """
 CREATE TEMPORARY TABLE charge_kinds (
   low timestamptz NOT NULL, high timestamptz NOT NULL,
@@ -94,10 +101,12 @@ GROUP BY 1 ORDER BY 1
 """
 # Everything of a period, summed as its statements have it.
 STATEMENT_PARTS = """
-SELECT team_id, model, sharing_mode, profile, resource, basis, correction, currency, price_per_hour, factor,
-  priced_over, priced_under, sum(unit_seconds), count(*)
-FROM {lines} WHERE period_id = %(period)s AND (%(teams)s::bigint[] IS NULL OR team_id = ANY (%(teams)s))
-GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12 ORDER BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12
+WITH parts AS MATERIALIZED (
+  SELECT team_id, model, sharing_mode, profile, resource, basis, correction, currency, price_per_hour, factor,
+    priced_over, priced_under, sum(unit_seconds), count(*)
+  FROM {lines} WHERE period_id = %(period)s AND (%(teams)s::bigint[] IS NULL OR team_id = ANY (%(teams)s))
+  GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12)
+SELECT * FROM parts ORDER BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12
 """
 COPY_LINES = f"""
 COPY (SELECT {_COLUMNS} FROM chargeback_ledgerentry WHERE period_id = {{period}} ORDER BY sequence) TO STDOUT

@@ -9,7 +9,7 @@ Input: spells of holding (`allocation_loading`); output: rows of AllocationHour.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -87,45 +87,50 @@ def _compute(
     edges: Collection[datetime],
 ) -> int:
     AllocationHour.objects.filter(cluster=cluster, starts_at__gte=start, starts_at__lt=end).delete()
-    around = fill_held(cluster=cluster, start=start, end=end, until=observed).around
     with connection.cursor() as cursor:
-        cursor.execute("DROP TABLE IF EXISTS counted, members, shifts")
+        for setting in sql.FOR_MANY:
+            cursor.execute(f"SET LOCAL {setting}")
+        around = fill_held(cluster=cluster, start=start, end=end, until=observed).around
+        cursor.execute("DROP TABLE IF EXISTS limits, kinds, counted, members, shifts, owned")
+        cursor.execute(sql.MAKE_LIMITS, _limit_params(around))
+        cursor.execute(sql.MAKE_KINDS)
+        cursor.execute("ANALYZE limits, kinds")
         gaps = _gap_params(around)
         cursor.execute(sql.MAKE_COUNTED, gaps)
         if gaps["gap_kind"]:
             cursor.execute("CREATE INDEX ON held (uid)")
             cursor.execute(sql.ADD_JUDGED, gaps)
+        cursor.execute(sql.MAKE_OWNED, {**_owner_params(around), **_unit_params(around)})
+        cursor.execute("ANALYZE counted, owned")
         cursor.execute(sql.MAKE_SHIFTS)
         limits = {**around.nominal, **around.node_units}
         if limits:
-            cursor.execute(sql.MAKE_MEMBERS, _limit_params(around))
-            _copy_shifts(list(_shifts(cluster, limits)))
-        for table in ("counted", "shifts"):
-            cursor.execute(f"ANALYZE {table}")
-        given: dict[str, Any] = {"cluster": cluster.pk, "start": start, "end": end}
+            cursor.execute(sql.MAKE_MEMBERS)
+            _add_shifts(cluster, limits)
+            cursor.execute("ANALYZE shifts")
         cursor.execute(
-            sql.ADD_HOURS,
-            {**given, **_owner_params(around), **_unit_params(around), **_slots(start, end, edges)},
+            sql.ADD_HOURS, {"cluster": cluster.pk, "start": start, "end": end, **_slots(start, end, edges)}
         )
         return int(cursor.rowcount)
 
 
-def _shifts(cluster: Cluster, limits: Mapping[Group, Sequence[Limit]]) -> Iterator[Beyond]:
+def _add_shifts(cluster: Cluster, limits: Mapping[Group, Sequence[Limit]]) -> None:
     """Group by group, of those that are ever beyond their limit."""
     with connection.cursor() as cursor:
-        cursor.execute(sql.MEMBERS)
-        for (_basis, *group), rows in groupby(cursor, key=itemgetter(0, 1, 2, 3)):
-            members = [
-                Member((since, uid, priority, low), n, low, high, quantity)
-                for *_group, since, uid, priority, low, n, high, quantity in rows
-            ]
-            queue, place, resource = group
-            yield from beyond(members, limits[cluster.pk, queue, place, resource])
+        cursor.execute(sql.GROUPS)
+        groups = {number: limits[cluster.pk, *group] for number, *group in cursor.fetchall()}
+        with connection.chunked_cursor() as reading:
+            reading.execute(sql.MEMBERS)
+            for number, rows in groupby(reading, key=itemgetter(0)):
+                members = [
+                    Member((since, uid, priority, low), n, low, high, quantity)
+                    for _group, since, uid, priority, low, n, high, quantity in rows
+                ]
+                _copy_shifts(cursor, beyond(members, groups[number]))
 
 
-def _copy_shifts(found: Sequence[Beyond]) -> None:
-    """All that was found: nothing else can be read while they are copied."""
-    with connection.cursor() as cursor, cursor.copy(sql.COPY_SHIFTS) as copy:
+def _copy_shifts(cursor: Any, found: Sequence[Beyond]) -> None:
+    with cursor.copy(sql.COPY_SHIFTS) as copy:
         for one in found:
             copy.write_row((one.n, one.start, one.end, one.quantity))
 

@@ -1,12 +1,18 @@
 """SQL of the hours of what was held: the same as `allocation.intervals`, cut by hour and summed, for a million spans. Constants
 only.
 
-Temporary tables, in turn: `held` (spells), `counted` (cut where nobody could look, and judged there), `shifts` (what of a
-spell is beyond a queue's quota or a node's cards, as a difference), and the hours. A spell that is partly beyond stands whole
-in `counted`; `shifts` takes the part from the one kind and adds it to the other, so that nothing but that part is cut."""
+Temporary tables, in turn: `held` (spells), `limits` and `kinds` (what spells are alike in, few), `counted` (spells cut where
+nobody could look, and judged there), `shifts` (what of a spell is beyond a queue's quota or a node's cards, as a difference),
+`owned` (whose a kind is when), and the hours. A spell that is partly beyond stands whole in `counted`; `shifts` takes the part
+from the one kind and adds it to the other, so that nothing but that part is cut.
+
+Spells are many and name what they are by numbers: of the kind, of the group that shares a limit, of the line of a bill. The
+texts behind these are compared once per kind, and read again once per row that is written."""
 
 from __future__ import annotations
 
+# Sums and joins of a chunk stay in memory.
+FOR_MANY = ("jit = off", "work_mem = '64MB'")
 MAKE_HELD = """
 CREATE TEMPORARY TABLE held (
   basis text, uid text, kind text, namespace text, queue_name text, queue text, place text, resource text,
@@ -57,6 +63,25 @@ WHERE p.cluster_id = %(cluster)s AND p.devices > 0 AND p.bound_at < %(end)s
   AND coalesce(p.finished_at, p.gone_at, 'infinity') > %(start)s
 """
 
+# Groups of what shares a limit, by number, and their limits.
+MAKE_LIMITS = """
+CREATE TEMPORARY TABLE limits ON COMMIT DROP AS
+SELECT dense_rank() OVER (ORDER BY basis, queue, place, resource) AS group_id, l.*
+FROM unnest(%(limit_basis)s::text[], %(limit_queue)s::text[], %(limit_place)s::text[], %(limit_resource)s::text[],
+  %(limit_from)s::timestamptz[], %(limit_to)s::timestamptz[], %(limit_units)s::numeric[])
+  AS l(basis, queue, place, resource, low, high, units)
+"""
+# What spells are alike in, by number; `group_id` NULL: no limit is known.
+_KIND = ("basis", "kind", "namespace", "queue_name", "queue", "place", "resource", "priority_class")
+_OF_KIND = " AND ".join(f"k.{name} = h.{name}" for name in _KIND)
+MAKE_KINDS = f"""
+CREATE TEMPORARY TABLE kinds ON COMMIT DROP AS
+SELECT row_number() OVER () AS kind_id, k.*, g.group_id
+FROM (SELECT DISTINCT {", ".join(_KIND)} FROM held) k
+LEFT JOIN (SELECT DISTINCT group_id, basis, queue, place, resource FROM limits) g ON g.basis = k.basis
+  AND g.queue = CASE k.basis WHEN 'reserved' THEN k.queue ELSE '' END AND g.place = k.place AND g.resource = k.resource
+"""  # noqa: S608
+
 GAPS = """unnest(%(gap_kind)s::text[], %(gap_from)s::timestamptz[], %(gap_to)s::timestamptz[]) AS g(kind, low, high)"""
 _WATCHED = "CASE h.basis WHEN 'pod' THEN 'Pod' ELSE h.kind END"
 _SAME = " AND ".join(
@@ -65,11 +90,11 @@ _SAME = " AND ".join(
 )
 _HOLDING = f"""(SELECT coalesce(sum(o.quantity), 0) FROM held o WHERE {_SAME}
       AND o.low <= {{at}} AND o.high > {{at}})"""  # noqa: S608
-_COLUMNS = "basis, uid, kind, namespace, queue_name, queue, place, resource, since, priority_class"
 MAKE_COUNTED = f"""
 CREATE TEMPORARY TABLE counted ON COMMIT DROP AS
-SELECT row_number() OVER () AS n, {_COLUMNS}, quantity, low, high, 'observed'::text AS seen
-FROM held h WHERE NOT EXISTS (SELECT 1 FROM {GAPS} WHERE g.kind = {_WATCHED} AND g.low < h.high AND g.high > h.low)
+SELECT row_number() OVER () AS n, k.kind_id, h.uid, h.since, h.quantity, h.low, h.high, 'observed'::text AS seen
+FROM held h JOIN kinds k ON {_OF_KIND}
+WHERE NOT EXISTS (SELECT 1 FROM {GAPS} WHERE g.kind = {_WATCHED} AND g.low < h.high AND g.high > h.low)
 """  # noqa: S608
 # Spells that a time touches in which nobody could look: cut at its edges, and inside of it the part that the same object
 # had both before and after is bridged, the rest left out.
@@ -90,39 +115,33 @@ judged AS (
   LEFT JOIN gaps g ON g.kind = {_WATCHED} AND g.low <= p.piece_low AND g.high >= p.piece_high
   WHERE p.piece_high IS NOT NULL)
 INSERT INTO counted
-SELECT (SELECT coalesce(max(n), 0) FROM counted) + row_number() OVER (), {_COLUMNS}, part.quantity, piece_low, piece_high,
-  part.seen
-FROM judged CROSS JOIN LATERAL (VALUES
+SELECT (SELECT coalesce(max(n), 0) FROM counted) + row_number() OVER (), k.kind_id, h.uid, h.since, part.quantity,
+  piece_low, piece_high, part.seen
+FROM judged h JOIN kinds k ON {_OF_KIND} CROSS JOIN LATERAL (VALUES
   (CASE WHEN open THEN quantity END, 'observed'), (CASE WHEN NOT open THEN sure END, 'bridged'),
   (CASE WHEN NOT open THEN quantity - sure END, 'left_out')) AS part(quantity, seen)
 WHERE part.quantity > 0
 """  # noqa: S608
 
-# Groups that are ever beyond a limit: only these are looked at one by one.
-LIMITS = """unnest(%(limit_basis)s::text[], %(limit_queue)s::text[], %(limit_place)s::text[], %(limit_resource)s::text[],
-  %(limit_from)s::timestamptz[], %(limit_to)s::timestamptz[], %(limit_units)s::numeric[])
-  AS l(basis, queue, place, resource, low, high, units)"""
-_GROUP = "c.basis, CASE c.basis WHEN 'reserved' THEN c.queue ELSE '' END AS queue, c.place, c.resource"
+# Members of the groups that are ever beyond a limit: only these are looked at one by one.
+_COUNTS = "c.seen IN ('observed', 'bridged')"
+_SHARED = f"FROM counted c JOIN kinds k USING (kind_id) WHERE k.group_id IS NOT NULL AND {_COUNTS}"
 MAKE_MEMBERS = f"""
 CREATE TEMPORARY TABLE members ON COMMIT DROP AS
 WITH events AS (
-  SELECT {_GROUP}, c.low AS at, c.quantity AS delta FROM counted c WHERE c.seen IN ('observed', 'bridged')
-  UNION ALL SELECT {_GROUP}, c.high, -c.quantity FROM counted c WHERE c.seen IN ('observed', 'bridged')
-  UNION ALL SELECT l.basis, l.queue, l.place, l.resource, l.low, 0 FROM {LIMITS}),
-running AS (
-  SELECT DISTINCT basis, queue, place, resource, at,
-    sum(delta) OVER (PARTITION BY basis, queue, place, resource ORDER BY at) AS total FROM events),
+  SELECT k.group_id, c.low AS at, c.quantity AS delta {_SHARED}
+  UNION ALL SELECT k.group_id, c.high, -c.quantity {_SHARED}
+  UNION ALL SELECT group_id, low, 0 FROM limits),
+running AS (SELECT group_id, at, sum(delta) OVER (PARTITION BY group_id ORDER BY at) AS total FROM events),
 beyond AS (
-  SELECT DISTINCT basis, queue, place, resource FROM running r JOIN {LIMITS} USING (basis, queue, place, resource)
+  SELECT DISTINCT group_id FROM running r JOIN limits l USING (group_id)
   WHERE r.at >= l.low AND r.at < l.high AND r.total > l.units)
-SELECT b.basis, b.queue, b.place, b.resource, c.n, c.since, c.uid, c.priority_class, c.low, c.high, c.quantity
-FROM counted c JOIN beyond b ON b.basis = c.basis AND b.place = c.place AND b.resource = c.resource
-  AND b.queue = CASE c.basis WHEN 'reserved' THEN c.queue ELSE '' END
-WHERE c.seen IN ('observed', 'bridged')
+SELECT k.group_id, c.n, c.since, c.uid, k.priority_class, c.low, c.high, c.quantity {_SHARED}
+  AND k.group_id IN (SELECT group_id FROM beyond)
 """  # noqa: S608
+GROUPS = "SELECT DISTINCT group_id, queue, place, resource FROM limits"
 MEMBERS = """
-SELECT basis, queue, place, resource, since, uid, priority_class, low, n, high, quantity FROM members
-ORDER BY basis, queue, place, resource
+SELECT group_id, since, uid, priority_class, low, n, high, quantity FROM members ORDER BY group_id
 """
 MAKE_SHIFTS = """
 CREATE TEMPORARY TABLE shifts (n bigint, low timestamptz, high timestamptz, quantity numeric) ON COMMIT DROP
@@ -138,30 +157,44 @@ UNITS = """unnest(%(unit_basis)s::text[], %(unit_place)s::text[], %(unit_resourc
 SLOTS = """unnest(%(slot_hour)s::timestamptz[], %(slot_from)s::timestamptz[], %(slot_to)s::timestamptz[])
   AS s(hour, low, high)"""
 PLACES = "SELECT DISTINCT kind, namespace, queue_name, queue FROM held"
-_KIND = "c.basis, c.kind, c.namespace, c.queue_name, c.queue, c.place, c.resource, c.priority_class"
-_OVERLAP = "least(p.high, o.high, s.high) - greatest(p.low, o.low, s.low)"
-ADD_HOURS = f"""
-INSERT INTO usage_allocationhour (cluster_id, team_id, cost_centre, basis, kind, queue, flavor, resource, model,
-  sharing_mode, profile, weight_over, weight_under, priority_class, borrowed, seen, starts_at, ends_at, unit_seconds)
-SELECT %(cluster)s, o.team_id, o.cost_centre, p.basis, p.kind, p.queue,
-  CASE p.basis WHEN 'reserved' THEN p.place ELSE '' END, p.resource, coalesce(u.model, ''),
-  coalesce(u.sharing_mode, ''), coalesce(u.profile, ''), u.weight_over, u.weight_under, p.priority_class, p.borrowed,
-  p.seen, s.low, s.high, sum(p.quantity * extract(epoch FROM {_OVERLAP})) AS units
+# Whose a kind is when, and what is written of it: kinds that are alike in that have the same `line`.
+_LINE = """team_id, cost_centre, basis, kind, queue, flavor, resource, model, sharing_mode, profile, weight_over,
+  weight_under, priority_class"""
+MAKE_OWNED = f"""
+CREATE TEMPORARY TABLE owned ON COMMIT DROP AS
+SELECT dense_rank() OVER (ORDER BY {_LINE}) AS line, w.*
 FROM (
-  SELECT {_KIND}, c.quantity, c.low, c.high, c.seen, false AS borrowed FROM counted c
-  UNION ALL
-  SELECT {_KIND}, -x.quantity, x.low, x.high, c.seen, false FROM shifts x JOIN counted c USING (n)
-  UNION ALL
-  SELECT {_KIND}, x.quantity, x.low, x.high, CASE c.basis WHEN 'pod' THEN 'beyond' ELSE c.seen END,
-    c.basis = 'reserved' FROM shifts x JOIN counted c USING (n)
-) p
-JOIN {OWNERS} ON o.kind = p.kind AND o.namespace = p.namespace AND o.queue_name = p.queue_name AND o.queue = p.queue
-  AND o.low < p.high AND o.high > p.low
-LEFT JOIN {UNITS} ON u.basis = p.basis AND u.place = p.place AND u.resource = p.resource
-CROSS JOIN LATERAL generate_series(date_trunc('hour', greatest(p.low, %(start)s), 'UTC'),
-  least(p.high, %(end)s) - interval '1 microsecond', interval '1 hour') AS h(hour)
-JOIN {SLOTS} ON s.hour = h.hour AND s.low < least(p.high, o.high) AND s.high > greatest(p.low, o.low)
-WHERE p.low < %(end)s AND p.high > %(start)s
-GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18
-HAVING sum(p.quantity * extract(epoch FROM {_OVERLAP})) <> 0
+  SELECT k.kind_id, o.low, o.high, o.team_id, o.cost_centre, k.basis, k.kind, k.queue,
+    CASE k.basis WHEN 'reserved' THEN k.place ELSE '' END AS flavor, k.resource, coalesce(u.model, '') AS model,
+    coalesce(u.sharing_mode, '') AS sharing_mode, coalesce(u.profile, '') AS profile, u.weight_over, u.weight_under,
+    k.priority_class
+  FROM kinds k
+  JOIN {OWNERS} ON o.kind = k.kind AND o.namespace = k.namespace AND o.queue_name = k.queue_name AND o.queue = k.queue
+  LEFT JOIN {UNITS} ON u.basis = k.basis AND u.place = k.place AND u.resource = k.resource
+) w
+"""  # noqa: S608
+_UNITS = "sum(p.quantity * extract(epoch FROM least(p.high, s.high) - greatest(p.low, s.low)))"
+ADD_HOURS = f"""
+INSERT INTO usage_allocationhour (cluster_id, {_LINE}, borrowed, seen, starts_at, ends_at, unit_seconds)
+SELECT %(cluster)s, {_LINE}, t.borrowed, t.seen, t.low, t.high, t.units
+FROM (
+  SELECT p.line, p.borrowed, p.seen, s.low, s.high, {_UNITS} AS units
+  FROM (
+    SELECT o.line, c.borrowed, c.seen, c.quantity, greatest(c.low, o.low) AS low, least(c.high, o.high) AS high,
+      generate_series(date_trunc('hour', greatest(c.low, o.low, %(start)s), 'UTC'),
+        least(c.high, o.high, %(end)s) - interval '1 microsecond', interval '1 hour') AS hour
+    FROM (
+      SELECT kind_id, quantity, low, high, seen, false AS borrowed FROM counted
+      UNION ALL
+      SELECT c.kind_id, -x.quantity, x.low, x.high, c.seen, false FROM shifts x JOIN counted c USING (n)
+      UNION ALL
+      SELECT c.kind_id, x.quantity, x.low, x.high, CASE k.basis WHEN 'pod' THEN 'beyond' ELSE c.seen END,
+        k.basis = 'reserved' FROM shifts x JOIN counted c USING (n) JOIN kinds k USING (kind_id)
+    ) c
+    JOIN owned o ON o.kind_id = c.kind_id AND o.low < c.high AND o.high > c.low
+  ) p
+  JOIN {SLOTS} ON s.hour = p.hour AND s.low < p.high AND s.high > p.low
+  GROUP BY 1, 2, 3, 4, 5 HAVING {_UNITS} <> 0
+  ORDER BY s.low, p.line
+) t JOIN (SELECT DISTINCT ON (line) line, {_LINE} FROM owned) USING (line)
 """  # noqa: S608
