@@ -39,6 +39,7 @@ ROUTES: dict[str, list[Case]] = {
     "console:login": [("/login/", (200, *[302] * 6))],
     "console:logout": [("/logout/", (302, *[405] * 6))],
     "console:preferences": [("/preferences/", (405,) * 7)],
+    "console:tokens": [("/account/tokens/", EVERYBODY)],
     "console:overview": [("/", EVERYBODY)],
     "console:teams": [("/teams/", EVERYBODY)],
     "console:team": [("/teams/red/", RED), ("/teams/blue/", BLUE), ("/teams/none/", NOTHING)],
