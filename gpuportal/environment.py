@@ -16,6 +16,9 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 T = TypeVar("T")
 _OBJECT_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?/[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
 
+_RATE = re.compile(r"([1-9][0-9]{0,8})/(s|min|h|d)")
+_SECONDS = {"s": 1, "min": 60, "h": 3600, "d": 86_400}
+
 
 class BadSetting(Exception):
     """A setting that cannot be used: the text names the variable, the value's fault and the mend."""
@@ -70,6 +73,19 @@ class Environment:
             return number
 
         return self._parse(name, default, parse, f"a whole number from {low} to {high}")
+
+    def rate(self, name: str, default: tuple[int, int] | None) -> tuple[int, int] | None:
+        """(how many, in so many seconds) of "600/min"; None of "off": without a limit."""
+
+        def parse(value: str) -> tuple[int, int] | None:
+            if value.lower() == "off":
+                return None
+            match = _RATE.fullmatch(value)
+            if match is None:
+                raise ValueError
+            return int(match[1]), _SECONDS[match[2]]
+
+        return self._parse(name, default, parse, "a rate such as 10/s, 600/min or 5000/h, or off")
 
     def words(self, name: str, default: list[str]) -> list[str]:
         return self._parse(name, default, lambda v: [w.strip() for w in v.split(",") if w.strip()], "a list")

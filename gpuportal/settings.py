@@ -46,6 +46,11 @@ try:
     VOLCANO_CONFIGMAP = env.object_name(
         "PORTAL_VOLCANO_CONFIGMAP", "volcano-system/volcano-scheduler-configmap"
     )
+    # Requests by REST: of one token, user or stranger's address, and failed attempts to sign in of one address.
+    API_RATE = env.rate("PORTAL_API_RATE", (600, 60))
+    API_FAILED_RATE = env.rate("PORTAL_API_FAILED_RATE", (20, 60))
+    if PROCESS_NAME in {"test", "bench"}:  # one address asks thousands of times
+        API_RATE = API_FAILED_RATE = None
     # Changes of quotas: who may approve, as whom they are written, and who hears of them.
     SELF_APPROVAL = env.flag("PORTAL_SELF_APPROVAL", False)
     IMPERSONATE = env.flag("PORTAL_IMPERSONATE", False)
@@ -220,14 +225,29 @@ if EMAIL_ENABLED:
     DEFAULT_FROM_EMAIL = SERVER_EMAIL = EMAIL_FROM
     EMAIL_TIMEOUT = CONNECT_TIMEOUT_SECONDS
 
-CACHES = {"default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": REDIS_URL}}
+CACHES = {
+    "default": {
+        "BACKEND": "django.core.cache.backends.redis.RedisCache",
+        "LOCATION": REDIS_URL,
+        # What is kept there is looked at in each request: nobody waits long for a server that is silent.
+        "OPTIONS": {
+            "socket_connect_timeout": CONNECT_TIMEOUT_SECONDS,
+            "socket_timeout": CONNECT_TIMEOUT_SECONDS,
+        },
+    }
+}
 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
-        "rest_framework.authentication.BasicAuthentication",
+        "apps.api.authentication.TokenAuthentication",
+        "apps.api.authentication.PasswordAuthentication",
         "rest_framework.authentication.SessionAuthentication",
     ],
-    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "DEFAULT_PERMISSION_CLASSES": [
+        "rest_framework.permissions.IsAuthenticated",
+        "apps.api.authentication.WithinScope",
+    ],
+    "DEFAULT_THROTTLE_CLASSES": ["apps.api.throttling.RateThrottle"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",

@@ -1,4 +1,4 @@
-"""Users, teams and memberships in the admin site.
+"""Users, teams, memberships and API tokens in the admin site.
 
 The site opens to staff; what staff may maintain in it follows from the portal's own role, so that a role is
 enough and no Django permission has to be handed out beside it. Only a superuser hands out superuser rights."""
@@ -14,15 +14,17 @@ from django.contrib.auth.models import Group
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
-from apps.accounts.models import Membership, Team, User
+from apps.accounts.models import ApiToken, Membership, Team, User
 
 if TYPE_CHECKING:
     UserModelAdmin = DjangoUserAdmin[User]
     TeamModelAdmin = admin.ModelAdmin[Team]
+    TokenModelAdmin = admin.ModelAdmin[ApiToken]
     Inline = admin.TabularInline[Membership, User]
 else:
     UserModelAdmin = DjangoUserAdmin
     TeamModelAdmin = admin.ModelAdmin
+    TokenModelAdmin = admin.ModelAdmin
     Inline = admin.TabularInline
 
 
@@ -109,6 +111,22 @@ class TeamAdmin(PlatformAdminOnly, TeamModelAdmin):
     search_fields = ("name", "slug", "cost_centre")
     prepopulated_fields: ClassVar[dict[str, Sequence[str]]] = {"slug": ("name",)}
     inlines = (MembershipInline,)
+
+
+@admin.register(ApiToken)
+class ApiTokenAdmin(PlatformAdminOnly, TokenModelAdmin):
+    """All tokens, to look at and to revoke: who is to use one makes it, so that nobody else ever reads it."""
+
+    list_display = ("key", "user", "name", "scope", "created_at", "last_used_at", "expires_at")
+    list_filter = ("scope",)
+    search_fields = ("key", "name", "user__username")
+    exclude = ("secret_digest",)
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
 
 
 admin.site.site_header = _("GPU Portal administration")

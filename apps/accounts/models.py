@@ -1,4 +1,4 @@
-"""Who uses the portal: users, teams and who belongs to which."""
+"""Who uses the portal: users, teams and who belongs to which, and what their programs sign in with."""
 
 from __future__ import annotations
 
@@ -71,3 +71,34 @@ class Membership(models.Model):
 
     def __str__(self) -> str:
         return f"{self.user} – {self.team}"
+
+
+class ApiToken(models.Model):
+    """What a program of `user` signs in to REST with. `key` finds the row and is no secret; of the secret only the
+    SHA-256 `secret_digest` is kept. It reads what `user` may read, as far as its scope goes, until it expires."""
+
+    class Scope(models.TextChoices):
+        FINANCE_READ = "finance:read", _("Finance: rates, billing periods, charges, statements and usage")
+        READ = "read", _("Everything that its owner may read")
+
+    user = models.ForeignKey(
+        User, on_delete=models.CASCADE, related_name="api_tokens", verbose_name=_("owner")
+    )
+    name = models.CharField(_("name"), max_length=80)
+    scope = models.CharField(_("scope"), max_length=20, choices=Scope.choices)
+    key = models.CharField(_("begins with"), max_length=20, unique=True)
+    secret_digest = models.CharField(_("digest"), max_length=64)
+    created_at = models.DateTimeField(_("made at"))
+    expires_at = models.DateTimeField(_("expires at"))
+    last_used_at = models.DateTimeField(_("last used at"), null=True, blank=True)
+
+    class Meta:
+        verbose_name = _("API token")
+        verbose_name_plural = _("API tokens")
+        ordering: ClassVar[list[str]] = ["-created_at", "-pk"]
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.UniqueConstraint(fields=["user", "name"], name="api_token_name_once")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.user} – {self.name}"

@@ -60,7 +60,18 @@ class Reading:
     freshness: AsOf
 
 
-class ReadView(APIView):
+class GuardedView(APIView):
+    """Counts a request as soon as it is known whose it is, before it is judged what may be done."""
+
+    def perform_authentication(self, request: Request) -> None:
+        super().perform_authentication(request)
+        super().check_throttles(request)
+
+    def check_throttles(self, request: Request) -> None:
+        """Done already."""
+
+
+class ReadView(GuardedView):
     """`filter_class` takes (data, *, now, team_ids) as all shared filters do; None when there is nothing to filter.
     `needs`: the observation sources that the answer rests on; () for what people maintain in the portal."""
 

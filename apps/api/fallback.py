@@ -8,10 +8,11 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.exceptions import NotFound
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
+
+from apps.api.base import GuardedView
 
 
-class FallbackView(APIView):
+class FallbackView(GuardedView):
     """Whoever is not signed in learns that, and nothing about which addresses exist."""
 
     metadata_class = None

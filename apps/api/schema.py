@@ -21,6 +21,7 @@ from drf_spectacular.utils import (
 )
 from rest_framework import serializers
 
+from apps.api import schema_security
 from apps.api.base import FRESHNESS, ListView, ReadView, SourceStateSerializer
 from apps.api.fields import Instant, Text
 from apps.api.pagination import DEFAULT_PAGE_SIZE
@@ -75,11 +76,7 @@ _IF_MATCH = OpenApiParameter(
 )
 _PROBLEMS = {
     (status, "application/problem+json"): OpenApiResponse(ProblemSerializer, description=text)
-    for status, text in (
-        (400, "A parameter is unknown, repeated or cannot be used."),
-        (401, "Not authenticated."),
-        (404, "There is no such thing, or the reader may not see it."),
-    )
+    for status, text in schema_security.PROBLEMS.items()
 }
 
 
@@ -100,7 +97,7 @@ def documented(
             summary=summary,
             description=description or (sys.modules[view.__module__].__doc__ or "").strip(),
             tags=[view.route],
-            parameters=_parameters(view),
+            parameters=[*_parameters(view), *schema_security.HEADERS],
             request=body,
             responses={(200, "application/json"): _envelope(view, operation, many=many), **_PROBLEMS},
         )
@@ -140,7 +137,11 @@ def documented_write(
             summary=summary,
             description=(sys.modules[view.__module__].__doc__ or "").strip(),
             tags=[view.route],
-            parameters=[*([_IDEMPOTENCY] if keyed else []), *([_IF_MATCH] if precondition else [])],
+            parameters=[
+                *([_IDEMPOTENCY] if keyed else []),
+                *([_IF_MATCH] if precondition else []),
+                *schema_security.HEADERS,
+            ],
             request=body,
             responses={**responses, **_PROBLEMS, **refused},
         )

@@ -4,7 +4,8 @@ Input: Django's signals; output: an entry with what differs, before and after, b
 - Nothing differs, nothing is recorded; columns that are no deed (a login) count for nothing.
 - Values are read from the database before and after, never from the object in memory. Relations read as the name of what
   they lead to, since numbers say nothing once it is deleted.
-- A password is never recorded, nor what an address says in front of its host or after its "?": only that it changed.
+- A password or the digest of a token is never recorded, nor what an address says in front of its host or after its "?":
+  only that it changed.
 - In a transaction the trail is locked before the row; the entry is of the same transaction as the deed.
 
 Bulk writes of the ORM (`update`, `bulk_create`, `bulk_update`) send no signals: nothing in the project may use them on
@@ -24,7 +25,7 @@ from django.db.models import Field, ForeignKey, Model, URLField
 from django.db.models.signals import m2m_changed, post_delete, post_save, pre_delete, pre_save
 from django.utils import timezone
 
-from apps.accounts.models import Membership, Team, User
+from apps.accounts.models import ApiToken, Membership, Team, User
 from apps.changes import audit
 from apps.changes.acting import acting
 from apps.fleet.models import Cluster, Reserve, TeamBinding
@@ -32,7 +33,7 @@ from apps.fleet.models import Cluster, Reserve, TeamBinding
 Values = dict[str, Any]
 DEEDS = ("create", "edit", "delete")
 HIDDEN = "***"
-_SECRET = frozenset({"password"})
+_SECRET = frozenset({"password", "secret_digest"})
 _NAMES: Mapping[type[Model], str] = {Team: "slug", Cluster: "slug", User: "username"}
 _KEPT = "_before_the_deed"
 
@@ -97,6 +98,7 @@ WATCHED: Mapping[type[Model], Watched] = {
         Watched(Cluster, "cluster", ("slug",), cluster="slug"),
         Watched(Team, "team", ("slug",), team="slug"),
         Watched(User, "user", ("username",), no_deed=frozenset({"last_login", "date_joined"})),
+        Watched(ApiToken, "token", ("user__username", "name"), no_deed=frozenset({"last_used_at"})),
         Watched(Membership, "membership", ("user__username", "team__slug"), team="team__slug"),
         Watched(
             TeamBinding,

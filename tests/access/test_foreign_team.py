@@ -221,6 +221,7 @@ NAMELESS = {
     "console:login": "before anybody is known",
     "console:logout": "takes no name",
     "console:preferences": "takes no name",
+    "console:tokens": "only the own ones; another's is tested with the page",
     "console:quarantined_bytes": "for platform admins",
     "console:unknown_texts": "for platform admins",
     "console:audit": "for platform admins",

@@ -13,8 +13,10 @@ from typing import Any
 
 import pytest
 from django.contrib import admin
+from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
+from apps.accounts.tokens import make_token
 from apps.api.tests.world import ROLES, World, change_requests, quarantine
 
 EVERYBODY = (302, 200, 200, 200, 200, 200, 200)
@@ -37,6 +39,7 @@ ROUTES: dict[str, list[Case]] = {
     "console:login": [("/login/", (200, *[302] * 6))],
     "console:logout": [("/logout/", (302, *[405] * 6))],
     "console:preferences": [("/preferences/", (405,) * 7)],
+    "console:tokens": [("/account/tokens/", EVERYBODY)],
     "console:overview": [("/", EVERYBODY)],
     "console:teams": [("/teams/", EVERYBODY)],
     "console:team": [("/teams/red/", RED), ("/teams/blue/", BLUE), ("/teams/none/", NOTHING)],
@@ -366,6 +369,33 @@ def test_each_role_gets_what_it_may(world: World, name: str, path: str, expected
     assert got == dict(zip(ROLES, expected, strict=True))
 
 
+# Of the addresses of REST those that a token of scope finance:read reads; to it all others are 403.
+FINANCE = frozenset(
+    {
+        "api:schema", "api:rates", "api:charges", "api:usage", "api:usage-hours", "api:billing-periods",
+        "api:billing-period", "api:billing-period-close", "api:statements", "api:statement",
+    }
+)  # fmt: skip
+REST = [case for case in CASES if case[0].startswith("api:") and case[0] != "api:docs"]
+
+
+@pytest.mark.parametrize(("name", "path", "expected"), REST, ids=[path for _name, path, _expected in REST])
+def test_a_token_gets_what_its_owner_may_as_far_as_its_scope_goes(
+    world: World, name: str, path: str, expected: Any
+) -> None:
+    if "_change}" in path:
+        path = path.format(
+            **{f"{name}_change": request.pk for name, request in change_requests(world).items()}
+        )
+    for scope in ("read", "finance:read"):
+        got = {}
+        for role in ROLES[1:]:
+            text = make_token(world.users[role], name=scope, scope=scope, days=1, now=world.now)[1]
+            got[role] = Client().get(path, headers={"Authorization": f"Bearer {text}"}).status_code
+        within = scope == "read" or name in FINANCE
+        assert got == dict(zip(ROLES[1:], expected[1:] if within else [403] * 6, strict=True))
+
+
 @pytest.mark.parametrize(("name", "path", "expected"), [case for case in CASES if case[2][0] == 302])
 def test_strangers_are_sent_to_the_login(world: World, name: str, path: str, expected: Any) -> None:
     response = world.client("anonymous").get(
@@ -479,6 +509,7 @@ def test_a_download_holds_no_more_than_its_page(world: World, path: str) -> None
 MODELS = {
     "accounts.User",
     "accounts.Team",
+    "accounts.ApiToken",
     "fleet.Cluster",
     "fleet.TeamBinding",
     "fleet.Reserve",
@@ -542,5 +573,7 @@ def test_a_platform_admin_reaches_every_list_and_form(world: World) -> None:
         status = client.get(page, follow=True).status_code
         if page.endswith(("/delete/", "none/", "autocomplete/")):
             assert status in (200, 403, 404), page
+        elif page == "/admin/accounts/apitoken/add/":  # its owner makes it
+            assert status == 403
         else:
             assert status == 200, page

@@ -55,6 +55,7 @@ PAGES = {
     "workload": "/workloads/{workload}/",
     "sources": "/sources/",
     "glossary": "/glossary/",
+    "tokens": "/account/tokens/",
     "chart": "/charts/capacity/?window=24h",
     "login": "/login/",
     "missing": "/nothing/",

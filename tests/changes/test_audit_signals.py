@@ -18,7 +18,8 @@ from django.db import transaction
 from django.db.models import Model
 from django.test import Client
 
-from apps.accounts.models import Membership, Team, User
+from apps.accounts.models import ApiToken, Membership, Team, User
+from apps.accounts.tokens import make_token, note_use
 from apps.changes import audit
 from apps.changes.acting import _command
 from apps.changes.audit_signals import WATCHED, masked
@@ -54,6 +55,11 @@ def cluster(**more: Any) -> Cluster:
 
 def team(slug: str = "red") -> Team:
     return Team.objects.create(slug=slug, name=slug.title())
+
+
+def token() -> tuple[ApiToken, str]:
+    owner = User.objects.create_user("ledger")
+    return make_token(owner, name="sap", scope="finance:read", days=30, now=NOON)
 
 
 # ---- nothing goes past it ------------------------------------------------------------------------------------------
@@ -127,6 +133,7 @@ MAKERS: dict[type[Model], Callable[[], Any]] = {
     Team: lambda: team(),
     Cluster: lambda: cluster(),
     User: lambda: User.objects.create_user("zhang", password="a"),
+    ApiToken: lambda: token()[0],
     Membership: lambda: Membership.objects.create(user=User.objects.create_user("zhang"), team=team()),
     TeamBinding: lambda: binding_open(
         team=team(), cluster=cluster(), kind="cluster_queue", name="red-cq", valid_from=NOON
@@ -156,6 +163,7 @@ CHOSEN: dict[tuple[str, str], Any] = {
     ("RatePrice", "basis"): "pod",
     ("RatePrice", "per"): "card",
     ("Membership", "role"): "lead",
+    ("ApiToken", "scope"): "read",
     ("User", "role"): "finance",
 }
 COLUMNS = [(model, name) for model, watched in WATCHED.items() for name in watched.columns()]
@@ -225,6 +233,28 @@ def test_a_password_is_only_said_to_have_changed() -> None:
     user.save()
     assert seen()[1] == ("user.edit", {"password": "***"}, {"password": "changed"})
     for secret in ("first-secret", "second-secret", old, user.password):
+        assert secret not in everything()
+
+
+def test_a_token_is_recorded_when_it_is_made_and_revoked_without_its_secret() -> None:
+    made, text = token()
+    note_use(made, now=NOON)  # no deed
+    digest, pk = made.secret_digest, made.pk
+    made.delete()
+    whole = {
+        "user": "ledger",
+        "name": "sap",
+        "scope": "finance:read",
+        "key": made.key,
+        "secret_digest": "***",
+        "created_at": "2026-12-01T12:00:00+00:00",
+        "expires_at": "2026-12-31T12:00:00+00:00",
+    }
+    assert seen()[1:] == [("token.create", None, whole), ("token.delete", whole, None)]
+    assert {(e.subject_kind, e.subject_id, e.subject_label) for e in entries()[1:]} == {
+        ("ApiToken", str(pk), "ledger sap")
+    }
+    for secret in (text, text[16:], digest):
         assert secret not in everything()
 
 

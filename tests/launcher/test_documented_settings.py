@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from gpuportal.environment import Environment
 from worker.parsers.kinds import KINDS
 from worker.parsers.volcano_conf import VOLCANO_SCHEDULER
 
@@ -80,6 +81,12 @@ def test_a_choice_is_documented_with_its_default_and_options(name: str, call: as
 @pytest.mark.parametrize(("name", "call"), [(n, c) for n, c in settings() if c.func.attr == "flag"])  # type: ignore[attr-defined]
 def test_a_flag_is_documented_with_its_default(name: str, call: ast.Call) -> None:
     assert row_of(name)[1] == f"`{int(ast.literal_eval(call.args[1]))}`"
+
+
+@pytest.mark.parametrize(("name", "call"), [(n, c) for n, c in settings() if c.func.attr == "rate"])  # type: ignore[attr-defined]
+def test_a_rate_is_documented_with_its_default(name: str, call: ast.Call) -> None:
+    default = row_of(name)[1].strip("`")
+    assert Environment({name: default}).rate(name, None) == ast.literal_eval(call.args[1])
 
 
 # ------------------------------------------------------------------ rights in a cluster

@@ -55,6 +55,10 @@ def test_settings_load_from_the_least_environment() -> None:
         ("PORTAL_COLLECT_INTERVAL", "soon"),
         ("PORTAL_STATEMENT_TIMEOUT_MS", "10"),
         ("PORTAL_CONNECT_TIMEOUT", "61"),
+        ("PORTAL_API_RATE", "600"),
+        ("PORTAL_API_RATE", "0/min"),
+        ("PORTAL_API_RATE", "-1/min"),
+        ("PORTAL_API_FAILED_RATE", "20/week"),
         ("PORTAL_READ_TIMEOUT", "-1"),
         ("PORTAL_EVENT_RETENTION_DAYS", "0"),
         ("PORTAL_SAMPLE_RETENTION_DAYS", "1.5"),
@@ -101,6 +105,20 @@ def test_words_are_split_and_trimmed() -> None:
 def test_integer_says_its_range() -> None:
     with pytest.raises(BadSetting, match="N: '10' is not a whole number from 1 to 9"):
         Environment({"N": "10"}).integer("N", 1, low=1, high=9)
+
+
+@pytest.mark.parametrize(
+    ("text", "rate"),
+    [
+        ("10/s", (10, 1)),
+        ("600/min", (600, 60)),
+        ("5000/h", (5000, 3600)),
+        ("1/d", (1, 86_400)),
+        ("OFF", None),
+    ],
+)
+def test_a_rate_is_so_many_in_so_many_seconds(text: str, rate: tuple[int, int] | None) -> None:
+    assert Environment({"R": text}).rate("R", (7, 7)) == rate
 
 
 def test_an_object_is_named_with_its_namespace() -> None:

@@ -45,6 +45,7 @@ PAGES = {
     "changes_calendar": "/changes/calendar/",
     "sources": "/sources/",
     "glossary": "/glossary/",
+    "tokens": "/account/tokens/",
     "chart": "/charts/reasons/",
 }
 

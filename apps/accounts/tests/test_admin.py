@@ -1,11 +1,13 @@
 """The admin site: who gets in, what a platform admin without superuser rights may do there, and no inline code."""
 
 import re
+from datetime import UTC, datetime
 
 import pytest
 from django.test import Client
 
-from apps.accounts.models import Membership, Team, User
+from apps.accounts.models import ApiToken, Membership, Team, User
+from apps.accounts.tokens import make_token
 
 pytestmark = pytest.mark.django_db
 INLINE = re.compile(r"<script(?![^>]*\b(?:src=|type=\"application/json\"))|<style|\son[a-z]+=\"|\sstyle=\"")
@@ -139,3 +141,42 @@ def test_a_new_user_is_a_viewer_without_staff_rights(platform_admin: User) -> No
     assert signed_in(platform_admin).post("/admin/accounts/user/add/", values).status_code == 302
     user = User.objects.get(username="new")
     assert (user.role, user.is_staff, user.is_superuser) == ("viewer", False, False)
+
+
+# ---- tokens ----------------------------------------------------------------------------------------------------------
+
+NOON = datetime(2026, 12, 1, 12, tzinfo=UTC)
+
+
+def test_a_platform_admin_sees_all_tokens_and_revokes_them(platform_admin: User) -> None:
+    token, text = make_token(person("ledger"), name="sap", scope="finance:read", days=30, now=NOON)
+    client, page = signed_in(platform_admin), f"/admin/accounts/apitoken/{token.pk}"
+    for path in ("/admin/accounts/apitoken/", f"{page}/change/"):
+        body = client.get(path).content.decode()
+        assert token.key in body
+        assert "sap" in body
+        assert token.secret_digest not in body
+        assert text[16:] not in body
+        assert not INLINE.search(body)
+    assert client.post(f"{page}/delete/", {"post": "yes"}).status_code == 302
+    assert not ApiToken.objects.exists()
+
+
+def test_nobody_makes_or_changes_a_token_there(platform_admin: User) -> None:
+    token, _text = make_token(person("ledger"), name="sap", scope="finance:read", days=30, now=NOON)
+    for user in (platform_admin, person("root", is_superuser=True, is_staff=True)):
+        client = signed_in(user)
+        assert client.get("/admin/accounts/apitoken/add/").status_code == 403
+        wider = {"name": "sap", "scope": "read"}
+        assert client.post(f"/admin/accounts/apitoken/{token.pk}/change/", wider).status_code == 403
+    token.refresh_from_db()
+    assert token.scope == "finance:read"
+
+
+@pytest.mark.parametrize("role", ["viewer", "finance"])
+def test_staff_of_another_role_sees_no_token_of_others(role: str) -> None:
+    token, _text = make_token(person("ledger"), name="sap", scope="finance:read", days=30, now=NOON)
+    client = signed_in(person("p", role, is_staff=True))
+    assert client.get("/admin/accounts/apitoken/").status_code == 403
+    assert client.post(f"/admin/accounts/apitoken/{token.pk}/delete/", {"post": "yes"}).status_code == 403
+    assert ApiToken.objects.exists()

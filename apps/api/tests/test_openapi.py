@@ -70,7 +70,7 @@ def test_every_route_is_documented(schema: dict[str, Any]) -> None:
         for method, operation in operations.items():
             assert operation["summary"]
             more = WRITES.get((path, method), {"200"})
-            assert set(operation["responses"]) == {"400", "401", "404"} | more, path
+            assert set(operation["responses"]) == {"400", "401", "403", "404", "429"} | more, path
 
 
 def test_what_a_what_if_takes_and_answers_is_described(world: World, schema: dict[str, Any]) -> None:

@@ -34,7 +34,7 @@ def faults(body: dict[str, Any]) -> set[tuple[str, str]]:
 def test_nobody_is_told_that_login_is_missing_and_is_not_redirected(world: World) -> None:
     response = world.client("anonymous").get(f"{V1}/teams/")
     assert_problem(response, 401, "not-authenticated")
-    assert response.headers["WWW-Authenticate"].startswith("Basic")
+    assert response.headers["WWW-Authenticate"] == 'Bearer realm="gpu-portal", Basic realm="gpu-portal"'
 
 
 def test_a_wrong_password_is_a_401(world: World) -> None:
