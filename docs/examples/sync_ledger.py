@@ -18,7 +18,7 @@ PAGE = 5000
 
 
 def get(base: str, path: str) -> dict:
-    headers = {"Authorization": f"Token {os.environ['PORTAL_TOKEN']}"}
+    headers = {"Authorization": f"Bearer {os.environ['PORTAL_TOKEN']}"}
     answer = requests.get(base + path, headers=headers, timeout=60)
     answer.raise_for_status()
     return answer.json()
