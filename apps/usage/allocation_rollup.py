@@ -21,10 +21,12 @@ from django.db import connection, transaction
 
 from apps.core.windows import HOUR, floor_hour
 from apps.fleet.models import Cluster
+from apps.quotas.models import QuotaPoint
 from apps.usage import allocation_sql as sql
 from apps.usage.admission_rollup import chunks, first_observed
 from apps.usage.allocation import Basis, Beyond, Group, Limit, Member, Surroundings, beyond
 from apps.usage.allocation_loading import fill_held
+from apps.usage.commitments import KIND_OF_WORK
 from apps.usage.late import late_from, newest_told, taken_back
 from apps.usage.models import ALLOCATION, AllocationHour, Watermark
 from apps.usage.remembering import SOURCES, note_present
@@ -46,7 +48,7 @@ def rollup_allocation(
     *, cluster: Cluster, now: datetime, edges: Collection[datetime] = ()
 ) -> AllocationRollup:
     """Compute the hours since the mark, the unfinished one included. `edges`: where billing periods begin and end."""
-    first = first_observed(cluster)
+    first = _first_known(cluster)
     if first is None:
         return AllocationRollup(None, None, 0)
     if cluster.enabled:
@@ -66,6 +68,16 @@ def rollup_allocation(
                 mark.seen_id, mark.seen_run = newest, newest_run or mark.seen_run or 0
             mark.save()
     return AllocationRollup(start, max(until, start), rows)
+
+
+def _first_known(cluster: Cluster) -> datetime | None:
+    """Where the hours begin: with the first work, or the first quota that was promised."""
+    mark = Watermark.objects.filter(cluster=cluster, rollup=ALLOCATION).first()
+    if mark is not None:
+        return mark.done_until
+    points = QuotaPoint.objects.filter(cluster=cluster, kind__in=KIND_OF_WORK).order_by("at")
+    found = (first_observed(cluster), points.values_list("at", flat=True).first())
+    return min((at for at in found if at is not None), default=None)
 
 
 def _begin(cluster: Cluster, *, first: datetime, now: datetime) -> datetime:

@@ -45,6 +45,10 @@ CROSS JOIN LATERAL jsonb_each_text(p.requests) r
 WHERE r.key = ANY(%(resources)s) AND r.value::numeric > 0 AND p.bound_at < p.high
   AND NOT EXISTS (SELECT 1 FROM jsonb_array_elements(p.claims) c WHERE c -> 'resources' ? r.key)
 """
+COPY_HELD = """
+COPY held (basis, uid, kind, namespace, queue_name, queue, place, resource, quantity, low, high, since, priority_class)
+FROM STDIN
+"""
 # What of resources there is in the stretch, so that their names are judged once.
 RESOURCES = """
 SELECT DISTINCT u.resource FROM observations_statespan s
@@ -144,7 +148,7 @@ ADD_HOURS = f"""
 INSERT INTO usage_allocationhour (cluster_id, team_id, cost_centre, basis, kind, queue, flavor, resource, model,
   sharing_mode, profile, weight_over, weight_under, priority_class, borrowed, seen, starts_at, ends_at, unit_seconds)
 SELECT %(cluster)s, o.team_id, o.cost_centre, p.basis, p.kind, p.queue,
-  CASE p.basis WHEN 'reserved' THEN p.place ELSE '' END, p.resource, coalesce(u.model, ''),
+  CASE p.basis WHEN 'pod' THEN '' ELSE p.place END, p.resource, coalesce(u.model, ''),
   coalesce(u.sharing_mode, ''), coalesce(u.profile, ''), u.weight_over, u.weight_under, p.priority_class, p.borrowed,
   p.seen, s.low, s.high, sum(p.quantity * extract(epoch FROM {_OVERLAP})) AS units
 FROM (

@@ -1,5 +1,6 @@
-"""What is known only at present and asked for later: what units are, cost centres, when nobody could look. Input: a cluster
-and the clock; output: rows of UnitSeen, CostCentreSeen and UnseenStretch, and these as intervals are judged by.
+"""What is known only at present and asked for later: what units are, cost centres, which quota is a promise, when nobody
+could look. Input: a cluster and the clock; output: rows of UnitSeen, CostCentreSeen, PromiseSeen and UnseenStretch, and
+these as intervals are judged by.
 
 Invariants: a row is written only when something differs from the last one, so that noting often costs little and changes
 nothing; what is not known now takes nothing away that was known. A moment before the first row is judged by the first."""
@@ -19,13 +20,19 @@ from apps.capacity.facts import Fleet, load_fleet
 from apps.capacity.promised import reached_by_flavor
 from apps.fleet.models import Cluster
 from apps.observations.models import CollectionRun, Outcome, Source
+from apps.quotas.history import walk
+from apps.quotas.rows import QueueNode
+from apps.quotas.selectors import queue_forest
 from apps.usage.allocation import Basis, Group, Limit, Stretch, Unit, gaps_between
-from apps.usage.models import CostCentreSeen, UnitSeen, UnseenStretch
+from apps.usage.commitments import KIND_OF_WORK, Standing
+from apps.usage.models import CostCentreSeen, PromiseSeen, UnitSeen, UnseenStretch
 
 SOURCES: Mapping[str, str] = {"Workload": Source.KUEUE, "PodGroup": Source.VOLCANO, "Pod": Source.PODS}
 LONGEST_INTERVALS = 4
 """Pulls further apart than this many intervals leave a stretch in which nobody could look."""
 LOOK_BACK = timedelta(days=7)
+# A flavor stands for the same whether its quota is reserved or promised.
+_BASES = {Basis.RESERVED: (Basis.RESERVED, Basis.NOMINAL), Basis.POD: (Basis.POD,)}
 Key = tuple[str, str, str]
 Known = tuple[Unit, Decimal | None]
 
@@ -34,6 +41,7 @@ def note_present(*, cluster: Cluster, now: datetime) -> None:
     """Write down what is there now, and the stretches of the last days that nobody could see."""
     _note_units(cluster, now)
     _note_cost_centres(now)
+    _note_promises(cluster, now)
     _note_unseen(cluster, now)
 
 
@@ -47,7 +55,8 @@ def units_at(
     units: dict[tuple[Basis, int, str, str], Unit] = {}
     nodes: dict[Group, list[Limit]] = {}
     for row in _latest(cluster, at):
-        units[Basis(row.basis), cluster.pk, row.on, row.resource] = _unit(row)
+        for basis in _BASES[Basis(row.basis)]:
+            units[basis, cluster.pk, row.on, row.resource] = _unit(row)
         if row.basis == Basis.POD and row.capacity is not None:
             nodes[cluster.pk, "", row.on, row.resource] = [Limit(row.seen_from, row.capacity)]
     return units, nodes
@@ -154,6 +163,47 @@ def _note_cost_centres(now: datetime) -> None:
         ],
         ignore_conflicts=True,
     )
+
+
+# ---- which quota is a promise ---------------------------------------------------------------------------------------
+
+
+def standings(cluster: Cluster) -> Mapping[tuple[str, str], Sequence[Standing]]:
+    """By kind and name of the queue, in order."""
+    found: defaultdict[tuple[str, str], list[Standing]] = defaultdict(list)
+    rows = PromiseSeen.objects.filter(cluster=cluster).order_by("seen_from", "pk")
+    for kind, queue, at, left_out in rows.values_list("kind", "queue", "seen_from", "left_out"):
+        found[kind, queue].append(Standing(at, left_out))
+    return found
+
+
+def _note_promises(cluster: Cluster, now: datetime) -> None:
+    known = {key: rows[-1].left_out for key, rows in standings(cluster).items()}
+    present = {
+        (node.kind, node.name): _left_out(node)
+        for node in walk(queue_forest(now=now, clusters=[cluster]))
+        if node.kind in KIND_OF_WORK
+    }
+    PromiseSeen.objects.bulk_create(
+        [
+            PromiseSeen(cluster=cluster, kind=kind, queue=queue, left_out=left_out, seen_from=now)
+            for (kind, queue), left_out in present.items()
+            if known.get((kind, queue)) != left_out
+        ],
+        ignore_conflicts=True,
+    )
+
+
+def _left_out(node: QueueNode) -> str:
+    """Volcano without a hierarchy lets each queue keep its own numbers, whatever parent it names."""
+    plugin = node.plugin
+    if node.stopped:
+        return PromiseSeen.LeftOut.STOPPED
+    if plugin is not None and plugin.name == "proportion":
+        return PromiseSeen.LeftOut.BY_DEMAND
+    if node.children and not (plugin is not None and plugin.flat):
+        return PromiseSeen.LeftOut.PARENT
+    return PromiseSeen.LeftOut.NOT
 
 
 # ---- what could not be seen -----------------------------------------------------------------------------------------

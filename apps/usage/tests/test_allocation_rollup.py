@@ -119,7 +119,9 @@ def sums(rows: list[AllocationHour]) -> Sums:
 
 def rows_of_the_month(*seen: str) -> list[AllocationHour]:
     period = golden_month.month()["period"]
-    rows = AllocationHour.objects.filter(starts_at__gte=period["start"], ends_at__lte=period["end"])
+    rows = AllocationHour.objects.filter(
+        basis="reserved", starts_at__gte=period["start"], ends_at__lte=period["end"]
+    )
     return list(rows.filter(seen__in=seen).select_related("team"))
 
 
@@ -166,7 +168,7 @@ def test_an_hour_is_cut_where_a_period_ends() -> None:
     rollup_allocation(cluster=cluster, now=golden_month.month()["period"]["end"], edges=[edge])
     hour = edge - timedelta(minutes=30)
     rows = AllocationHour.objects.filter(
-        team__slug="t01", starts_at__gte=hour, starts_at__lt=hour + timedelta(hours=1)
+        basis="reserved", team__slug="t01", starts_at__gte=hour, starts_at__lt=hour + timedelta(hours=1)
     )
     found = [(row.starts_at, row.ends_at, row.unit_seconds) for row in rows.order_by("starts_at")]
     half = Decimal(8 * 1800)
