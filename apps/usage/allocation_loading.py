@@ -19,10 +19,9 @@ from typing import Any
 from django.db import connection
 
 from apps.fleet.models import Cluster
-from apps.fleet.registry import is_device
 from apps.fleet.selectors import ownership_pieces
-from apps.fleet.unregistered import looks_like_accelerator
 from apps.usage import allocation_sql as sql
+from apps.usage.accounted import is_held
 from apps.usage.allocation import Basis, Group, Limit, Owned, Place, Spell, Surroundings
 from apps.usage.commitments import KIND_OF_WORK, Promised, commitments
 from apps.usage.remembering import cost_centres, standings, units_at, unseen
@@ -87,11 +86,6 @@ def spells(cluster: Cluster) -> Iterator[Spell]:
         for basis, uid, kind, namespace, queue_name, queue, on, *rest in cursor:
             place = Place(cluster.pk, kind, namespace, queue_name, queue)
             yield Spell(Basis(basis), uid, place, on, *rest)
-
-
-def is_held(resource: str) -> bool:
-    """Whether time of it is accounted for."""
-    return is_device(resource) or looks_like_accelerator(resource)
 
 
 # ---- owners ---------------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """The rollup of what was held: intervals of state, summed by hour and by what they are. Idempotent.
 
-Input: spells of holding (`allocation_loading`); output: rows of AllocationHour. Invariants
+Input: spells of holding (`allocation_loading`); output: rows of AllocationHour, and of SupplyHour beside them. Invariants
 - An hour's rows are what the intervals say, whoever computes them and how often: a run locks the mark, deletes hours and
   computes them anew in one transaction per chunk, and only then moves the mark.
 - Facts that come late take the mark back to their hour, REDO_AT_MOST at the most; nothing lasts beyond the last good pull.
@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from itertools import groupby, pairwise
 from operator import itemgetter
 from typing import Any
 
+from django.conf import settings
 from django.db import connection, transaction
 
 from apps.core.windows import HOUR, floor_hour
@@ -29,8 +30,9 @@ from apps.usage.allocation_loading import fill_held
 from apps.usage.commitments import KIND_OF_WORK
 from apps.usage.late import late_from, newest_told, taken_back
 from apps.usage.models import ALLOCATION, AllocationHour, Watermark
-from apps.usage.remembering import SOURCES, note_present
+from apps.usage.remembering import LONGEST_INTERVALS, SOURCE_OF_SUPPLY, SOURCES, note_present
 from apps.usage.services import REDO_AT_MOST, observed_until
+from apps.usage.supply_rollup import add_supply
 
 FOREVER = datetime(9999, 12, 31, tzinfo=UTC)
 
@@ -55,6 +57,7 @@ def rollup_allocation(
         note_present(cluster=cluster, now=now)
     observed = observed_until(cluster=cluster, now=now, sources=SOURCES)
     until, done_until = max(observed.values()), floor_hour(max(min(observed.values()), now - REDO_AT_MOST))
+    observed |= _nodes_until(cluster, now)
     newest, newest_run = newest_told(cluster, now)
     start = _begin(cluster, first=first, now=now)
     rows = 0
@@ -78,6 +81,13 @@ def _first_known(cluster: Cluster) -> datetime | None:
     points = QuotaPoint.objects.filter(cluster=cluster, kind__in=KIND_OF_WORK).order_by("at")
     found = (first_observed(cluster), points.values_list("at", flat=True).first())
     return min((at for at in found if at is not None), default=None)
+
+
+def _nodes_until(cluster: Cluster, now: datetime) -> dict[str, datetime]:
+    """How far nodes are known: they keep no hour open, so a pull that is merely due counts as made."""
+    due = timedelta(seconds=LONGEST_INTERVALS * settings.COLLECT_INTERVAL_SECONDS)
+    known = observed_until(cluster=cluster, now=now, sources=SOURCE_OF_SUPPLY)
+    return {kind: min(now, at + due) for kind, at in known.items()}
 
 
 def _begin(cluster: Cluster, *, first: datetime, now: datetime) -> datetime:
@@ -115,11 +125,11 @@ def _compute(
         for table in ("counted", "shifts"):
             cursor.execute(f"ANALYZE {table}")
         given: dict[str, Any] = {"cluster": cluster.pk, "start": start, "end": end}
-        cursor.execute(
-            sql.ADD_HOURS,
-            {**given, **_owner_params(around), **_unit_params(around), **_slots(start, end, edges)},
-        )
-        return int(cursor.rowcount)
+        cuts = {**_unit_params(around), **_slots(start, end, edges)}
+        cursor.execute(sql.ADD_HOURS, {**given, **_owner_params(around), **cuts})
+        rows = int(cursor.rowcount)
+    add_supply(cluster=cluster, start=start, end=end, around=around, until=observed, given=cuts)
+    return rows
 
 
 def _shifts(cluster: Cluster, limits: Mapping[Group, Sequence[Limit]]) -> Iterator[Beyond]:

@@ -10,7 +10,7 @@ from django.utils.translation import gettext_lazy as _
 from apps.accounts.models import Team
 from apps.fleet.models import Cluster
 from apps.usage.kinds import KindOfUnit
-from apps.usage.seen import CostCentreSeen, PromiseSeen, UnitSeen, UnseenStretch
+from apps.usage.seen import CostCentreSeen, PromiseSeen, SupplySeen, UnitSeen, UnseenStretch
 
 __all__ = [
     "ALLOCATION",
@@ -22,6 +22,8 @@ __all__ = [
     "PromiseSeen",
     "Reclassification",
     "Step",
+    "SupplyHour",
+    "SupplySeen",
     "UnitSeen",
     "UnseenEvictions",
     "UnseenStretch",
@@ -342,3 +344,34 @@ class AllocationHour(KindOfUnit):
 
     def __str__(self) -> str:
         return f"{self.starts_at:%Y-%m-%dT%HZ} {self.queue}: {self.resource}"
+
+
+class SupplyHour(KindOfUnit):
+    """What there was of a kind of unit within [starts_at, ends_at), cut as AllocationHour, by `bucket`
+    (`supply_hours`): out of use by the waterfall's own names, "held", "idle", "unobserved"; these add up to physical ×
+    time. Besides, and no part of it: "held_out_of_use" and "held_unobserved", which pods held. Unit-seconds, exact."""
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, db_index=False, related_name="+")
+    resource = models.CharField(max_length=253)
+    bucket = models.CharField(max_length=20)
+    starts_at = models.DateTimeField()
+    ends_at = models.DateTimeField()
+    unit_seconds = models.DecimalField(max_digits=30, decimal_places=9)
+
+    class Meta:
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.UniqueConstraint(
+                fields=[
+                    *("cluster", "starts_at", "resource", "model", "sharing_mode", "profile"),
+                    *("weight_over", "weight_under", "bucket"),
+                ],
+                nulls_distinct=False,
+                name="supply_hour_once",
+            ),
+        ]
+        indexes: ClassVar[list[models.Index]] = [
+            models.Index(fields=["starts_at"], name="supply_hour_by_time")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.starts_at:%Y-%m-%dT%HZ} {self.resource}: {self.bucket}"

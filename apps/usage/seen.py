@@ -100,3 +100,25 @@ class PromiseSeen(models.Model):
 
     def __str__(self) -> str:
         return f"{self.kind} {self.queue}: {self.left_out or 'counts'}"
+
+
+class SupplySeen(models.Model):
+    """What a node had of `resource` from `seen_from` on until the next row: `physical` units, of which `out_of_use`
+    {waterfall bucket: units as text} could not be allocated. A node that goes has one last row with nothing."""
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, db_index=False, related_name="+")
+    node = models.CharField(max_length=253)
+    resource = models.CharField(max_length=253)
+    physical = models.DecimalField(max_digits=20, decimal_places=3)
+    out_of_use = models.JSONField(default=dict)
+    seen_from = models.DateTimeField()
+
+    class Meta:
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.UniqueConstraint(
+                fields=["cluster", "node", "resource", "seen_from"], name="supply_seen_once"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.node} {self.resource}: {self.physical}"
