@@ -67,7 +67,7 @@ def fill_held(*, cluster: Cluster, start: datetime, end: datetime, until: Mappin
     return Loaded(
         cluster,
         Surroundings(
-            owners=_owners(cluster, places, low, high),
+            owners=owners_of(cluster, places, low, high),
             units=units,
             gaps=gaps,
             nominal=_nominal(cluster, steps, low),
@@ -91,9 +91,10 @@ def spells(cluster: Cluster) -> Iterator[Spell]:
 # ---- owners ---------------------------------------------------------------------------------------------------------
 
 
-def _owners(
+def owners_of(
     cluster: Cluster, places: Collection[Place], start: datetime, end: datetime
 ) -> Mapping[Place, Sequence[Owned]]:
+    """Who owned these places during [start, end), without a hole."""
     pieces = ownership_pieces(start=start, end=end, clusters=[cluster.pk])
     centres = cost_centres()
     found: dict[Place, list[Owned]] = {}

@@ -11,30 +11,28 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from fractions import Fraction
-from itertools import groupby, pairwise
+from datetime import datetime, timedelta
+from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
 from django.conf import settings
 from django.db import connection, transaction
 
-from apps.core.windows import HOUR, floor_hour
+from apps.core.windows import floor_hour
 from apps.fleet.models import Cluster
 from apps.quotas.models import QuotaPoint
 from apps.usage import allocation_sql as sql
 from apps.usage.admission_rollup import chunks, first_observed
-from apps.usage.allocation import Basis, Beyond, Group, Limit, Member, Surroundings, beyond
+from apps.usage.allocation import Beyond, Group, Limit, Member, beyond
 from apps.usage.allocation_loading import fill_held
+from apps.usage.allocation_params import gap_params, limit_params, owner_params, slots, unit_params
 from apps.usage.commitments import KIND_OF_WORK
 from apps.usage.late import late_from, newest_told, taken_back
 from apps.usage.models import ALLOCATION, AllocationHour, Watermark
 from apps.usage.remembering import LONGEST_INTERVALS, SOURCE_OF_SUPPLY, SOURCES, note_present
 from apps.usage.services import REDO_AT_MOST, observed_until
 from apps.usage.supply_rollup import add_supply
-
-FOREVER = datetime(9999, 12, 31, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +110,7 @@ def _compute(
     around = fill_held(cluster=cluster, start=start, end=end, until=observed).around
     with connection.cursor() as cursor:
         cursor.execute("DROP TABLE IF EXISTS counted, members, shifts")
-        gaps = _gap_params(around)
+        gaps = gap_params(around)
         cursor.execute(sql.MAKE_COUNTED, gaps)
         if gaps["gap_kind"]:
             cursor.execute("CREATE INDEX ON held (uid)")
@@ -120,13 +118,13 @@ def _compute(
         cursor.execute(sql.MAKE_SHIFTS)
         limits = {**around.nominal, **around.node_units}
         if limits:
-            cursor.execute(sql.MAKE_MEMBERS, _limit_params(around))
+            cursor.execute(sql.MAKE_MEMBERS, limit_params(around))
             _copy_shifts(list(_shifts(cluster, limits)))
         for table in ("counted", "shifts"):
             cursor.execute(f"ANALYZE {table}")
         given: dict[str, Any] = {"cluster": cluster.pk, "start": start, "end": end}
-        cuts = {**_unit_params(around), **_slots(start, end, edges)}
-        cursor.execute(sql.ADD_HOURS, {**given, **_owner_params(around), **cuts})
+        cuts = {**unit_params(around), **slots(start, end, edges)}
+        cursor.execute(sql.ADD_HOURS, {**given, **owner_params(around), **cuts})
         rows = int(cursor.rowcount)
     add_supply(cluster=cluster, start=start, end=end, around=around, until=observed, given=cuts)
     return rows
@@ -150,72 +148,3 @@ def _copy_shifts(found: Sequence[Beyond]) -> None:
     with connection.cursor() as cursor, cursor.copy(sql.COPY_SHIFTS) as copy:
         for one in found:
             copy.write_row((one.n, one.start, one.end, one.quantity))
-
-
-# ---- parameters -----------------------------------------------------------------------------------------------------
-
-
-def _gap_params(around: Surroundings) -> dict[str, Any]:
-    rows = [(kind, gap.start, gap.end) for kind, gaps in around.gaps.items() for gap in gaps]
-    return _columns(rows, "gap_kind", "gap_from", "gap_to")
-
-
-def _limit_params(around: Surroundings) -> dict[str, Any]:
-    """Without those that are none."""
-    rows = []
-    for basis, limits in ((Basis.RESERVED, around.nominal), (Basis.POD, around.node_units)):
-        for (_cluster, queue, place, resource), steps in limits.items():
-            ends = [*(step.at for step in steps[1:]), FOREVER]
-            for step, end in zip(steps, ends, strict=True):
-                if step.units is not None:
-                    rows.append((str(basis), queue, place, resource, step.at, end, step.units))
-    names = ("basis", "queue", "place", "resource", "from", "to", "units")
-    return _columns(rows, *(f"limit_{name}" for name in names))
-
-
-def _owner_params(around: Surroundings) -> dict[str, Any]:
-    rows = [
-        (
-            place.kind,
-            place.namespace,
-            place.queue_name,
-            place.queue,
-            owned.team_id,
-            owned.cost_centre,
-            owned.start,
-            owned.end,
-        )
-        for place, stretches in around.owners.items()
-        for owned in stretches
-    ]
-    names = ("kind", "namespace", "queue_name", "queue", "team", "cost_centre", "from", "to")
-    return _columns(rows, *(f"owner_{name}" for name in names))
-
-
-def _unit_params(around: Surroundings) -> dict[str, Any]:
-    rows = [
-        (str(basis), place, resource, unit.model, unit.sharing_mode, unit.profile, *_parts(unit.equivalents))
-        for (basis, _cluster, place, resource), unit in around.units.items()
-    ]
-    names = ("basis", "place", "resource", "model", "mode", "profile", "over", "under")
-    return _columns(rows, *(f"unit_{name}" for name in names))
-
-
-def _parts(weight: Fraction | None) -> tuple[int | None, int | None]:
-    return (None, None) if weight is None else (weight.numerator, weight.denominator)
-
-
-def _slots(start: datetime, end: datetime, edges: Collection[datetime]) -> dict[str, Any]:
-    """The hours of [start, end), cut at the edges."""
-    rows = []
-    hour = floor_hour(start)
-    while hour < end:
-        inside = sorted({hour, hour + HOUR, *(edge for edge in edges if hour < edge < hour + HOUR)})
-        rows += [(hour, low, high) for low, high in pairwise(inside)]
-        hour += HOUR
-    return _columns(rows, "slot_hour", "slot_from", "slot_to")
-
-
-def _columns(rows: Sequence[tuple[Any, ...]], *names: str) -> dict[str, Any]:
-    """Arrays of the columns."""
-    return {name: [row[place] for row in rows] for place, name in enumerate(names)}

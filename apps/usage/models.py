@@ -9,7 +9,7 @@ from django.utils.translation import gettext_lazy as _
 
 from apps.accounts.models import Team
 from apps.fleet.models import Cluster
-from apps.usage.kinds import KindOfUnit
+from apps.usage.held_models import AllocationHour, SupplyHour, UseHour
 from apps.usage.seen import CostCentreSeen, PromiseSeen, SupplySeen, UnitSeen, UnseenStretch
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "UnseenEvictions",
     "UnseenStretch",
     "UsageHour",
+    "UseHour",
     "WaitHour",
     "Watermark",
 ]
@@ -297,81 +298,3 @@ class Reclassification(models.Model):
 
     def __str__(self) -> str:
         return f"rules {self.rules}: {self.done_until:%Y-%m-%dT%HZ}"
-
-
-class AllocationHour(KindOfUnit):
-    """What was held within [starts_at, ends_at), a UTC hour or the part of one before or after the edge of a billing
-    period, of one kind in every respect; from intervals of API state (`allocation`), not from samples.
-
-    `basis` "reserved" (quota), "pod" (bound to a node) or "nominal" (promised to a queue, used or not; `kind` is that of
-    its work); `seen` as `allocation.Seen`: "left_out" and "beyond" are
-    reported and not charged. `unit_seconds`: 8 cards for 10 minutes = 4800, exact; kinds are never added up. `team` and
-    `cost_centre` at that time; `borrowed`: beyond the queue's own quota."""
-
-    cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, db_index=False, related_name="+")
-    team = models.ForeignKey(Team, on_delete=models.PROTECT, null=True, related_name="+")
-    cost_centre = models.CharField(max_length=40, blank=True)
-    basis = models.CharField(max_length=8)
-    kind = models.CharField(max_length=20)
-    queue = models.CharField(max_length=253, blank=True)
-    flavor = models.CharField(max_length=253, blank=True)
-    resource = models.CharField(max_length=253)
-    priority_class = models.CharField(max_length=253, blank=True)
-    borrowed = models.BooleanField(default=False)
-    seen = models.CharField(max_length=8)
-    starts_at = models.DateTimeField()
-    ends_at = models.DateTimeField()
-    unit_seconds = models.DecimalField(max_digits=30, decimal_places=9)
-
-    class Meta:
-        constraints: ClassVar[list[models.BaseConstraint]] = [
-            models.UniqueConstraint(
-                fields=[
-                    *("cluster", "starts_at", "basis", "team", "cost_centre", "kind", "queue", "flavor"),
-                    *("resource", "model", "sharing_mode", "profile", "weight_over", "weight_under"),
-                    *("priority_class", "borrowed", "seen"),
-                ],
-                nulls_distinct=False,
-                name="allocation_hour_once",
-            ),
-            models.CheckConstraint(
-                condition=models.Q(ends_at__gt=models.F("starts_at")), name="allocation_hour_forward"
-            ),
-        ]
-        indexes: ClassVar[list[models.Index]] = [
-            models.Index(fields=["starts_at"], name="allocation_hour_by_time")
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.starts_at:%Y-%m-%dT%HZ} {self.queue}: {self.resource}"
-
-
-class SupplyHour(KindOfUnit):
-    """What there was of a kind of unit within [starts_at, ends_at), cut as AllocationHour, by `bucket`
-    (`supply_hours`): out of use by the waterfall's own names, "held", "idle", "unobserved"; these add up to physical ×
-    time. Besides, and no part of it: "held_out_of_use" and "held_unobserved", which pods held. Unit-seconds, exact."""
-
-    cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, db_index=False, related_name="+")
-    resource = models.CharField(max_length=253)
-    bucket = models.CharField(max_length=20)
-    starts_at = models.DateTimeField()
-    ends_at = models.DateTimeField()
-    unit_seconds = models.DecimalField(max_digits=30, decimal_places=9)
-
-    class Meta:
-        constraints: ClassVar[list[models.BaseConstraint]] = [
-            models.UniqueConstraint(
-                fields=[
-                    *("cluster", "starts_at", "resource", "model", "sharing_mode", "profile"),
-                    *("weight_over", "weight_under", "bucket"),
-                ],
-                nulls_distinct=False,
-                name="supply_hour_once",
-            ),
-        ]
-        indexes: ClassVar[list[models.Index]] = [
-            models.Index(fields=["starts_at"], name="supply_hour_by_time")
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.starts_at:%Y-%m-%dT%HZ} {self.resource}: {self.bucket}"

@@ -18,6 +18,7 @@ from django.db import connection
 from apps.fleet.models import Cluster
 from apps.usage import supply_sql as sql
 from apps.usage.allocation import Stretch, Surroundings
+from apps.usage.allocation_params import columns
 from apps.usage.models import SupplyHour, SupplySeen
 from apps.usage.supply_hours import Offer, between, merged
 
@@ -44,13 +45,13 @@ def add_supply(
         "cluster": cluster.pk,
         "start": start,
         "end": end,
-        **_columns(
+        **columns(
             _offer_rows(found), *(f"offer_{one}" for one in ("node", "resource", "at", "physical", "usable"))
         ),
-        **_columns(
+        **columns(
             [row for gap in unseen for row in ((gap.start, 1), (gap.end, -1))], "unseen_at", "unseen_change"
         ),
-        **_columns(
+        **columns(
             _out_rows(found, between(unseen, start, end), end),
             *(f"out_{one}" for one in ("node", "resource", "bucket", "low", "high", "units")),
         ),
@@ -116,8 +117,3 @@ def _out_of_use(offers: Sequence[Offer], end: datetime) -> Iterator[tuple[dateti
         for bucket, units in one.out_of_use.items():
             if units and one.at < high:
                 yield one.at, high, bucket, units
-
-
-def _columns(rows: Sequence[tuple[Any, ...]], *names: str) -> dict[str, Any]:
-    """Arrays of the columns."""
-    return {name: [row[place] for row in rows] for place, name in enumerate(names)}
