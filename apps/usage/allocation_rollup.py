@@ -1,6 +1,6 @@
 """The rollup of what was held: intervals of state, summed by hour and by what they are. Idempotent.
 
-Input: spells of holding (`allocation_loading`); output: rows of AllocationHour, and of SupplyHour beside them. Invariants
+Input: spells of holding (`allocation_loading`); output: rows of AllocationHour, their sums by day, and SupplyHour beside them. Invariants
 - An hour's rows are what the intervals say, whoever computes them and how often: a run locks the mark, deletes hours and
   computes them anew in one transaction per chunk, and only then moves the mark.
 - Facts that come late take the mark back to their hour, REDO_AT_MOST at the most; nothing lasts beyond the last good pull.
@@ -25,6 +25,7 @@ from apps.quotas.models import QuotaPoint
 from apps.usage import allocation_sql as sql
 from apps.usage.admission_rollup import chunks, first_observed
 from apps.usage.allocation import Beyond, Group, Limit, Member, beyond
+from apps.usage.allocation_days import add_days
 from apps.usage.allocation_loading import fill_held
 from apps.usage.allocation_params import gap_params, limit_params, owner_params, slots, unit_params
 from apps.usage.commitments import KIND_OF_WORK
@@ -126,6 +127,7 @@ def _compute(
         cuts = {**unit_params(around), **slots(start, end, edges)}
         cursor.execute(sql.ADD_HOURS, {**given, **owner_params(around), **cuts})
         rows = int(cursor.rowcount)
+    add_days(cluster=cluster, start=start, end=end, edges=edges)
     add_supply(cluster=cluster, start=start, end=end, around=around, until=observed, given=cuts)
     return rows
 

@@ -11,14 +11,14 @@ from apps.fleet.models import Cluster
 from apps.usage.kinds import KindOfUnit
 
 
-class AllocationHour(KindOfUnit):
-    """What was held within [starts_at, ends_at), a UTC hour or the part of one before or after the edge of a billing
-    period, of one kind in every respect; from intervals of API state (`allocation`), not from samples.
+class Allocation(KindOfUnit):
+    """What was held within [starts_at, ends_at) of one kind in every respect; from intervals of API state (`allocation`), not
+    from samples.
 
     `basis` "reserved" (quota), "pod" (bound to a node) or "nominal" (promised to a queue, used or not; `kind` is that of
-    its work); `seen` as `allocation.Seen`: "left_out" and "beyond" are
-    reported and not charged. `unit_seconds`: 8 cards for 10 minutes = 4800, exact; kinds are never added up. `team` and
-    `cost_centre` at that time; `borrowed`: beyond the queue's own quota."""
+    its work); `seen` as `allocation.Seen`: "left_out" and "beyond" are reported and not charged. `unit_seconds`: 8 cards for
+    10 minutes = 4800, exact; kinds are never added up. `team` and `cost_centre` at that time; `borrowed`: beyond the
+    queue's own quota."""
 
     cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, db_index=False, related_name="+")
     team = models.ForeignKey(Team, on_delete=models.PROTECT, null=True, related_name="+")
@@ -36,16 +36,25 @@ class AllocationHour(KindOfUnit):
     unit_seconds = models.DecimalField(max_digits=30, decimal_places=9)
 
     class Meta:
+        abstract = True
+
+    def __str__(self) -> str:
+        return f"{self.starts_at:%Y-%m-%dT%HZ} {self.queue}: {self.resource}"
+
+
+_KEY = (
+    *("cluster", "starts_at", "basis", "team", "cost_centre", "kind", "queue", "flavor"),
+    *("resource", "model", "sharing_mode", "profile", "weight_over", "weight_under"),
+    *("priority_class", "borrowed", "seen"),
+)
+
+
+class AllocationHour(Allocation):
+    """Of a UTC hour, or the part of one before or after the edge of a billing period."""
+
+    class Meta:
         constraints: ClassVar[list[models.BaseConstraint]] = [
-            models.UniqueConstraint(
-                fields=[
-                    *("cluster", "starts_at", "basis", "team", "cost_centre", "kind", "queue", "flavor"),
-                    *("resource", "model", "sharing_mode", "profile", "weight_over", "weight_under"),
-                    *("priority_class", "borrowed", "seen"),
-                ],
-                nulls_distinct=False,
-                name="allocation_hour_once",
-            ),
+            models.UniqueConstraint(fields=_KEY, nulls_distinct=False, name="allocation_hour_once"),
             models.CheckConstraint(
                 condition=models.Q(ends_at__gt=models.F("starts_at")), name="allocation_hour_forward"
             ),
@@ -54,8 +63,17 @@ class AllocationHour(KindOfUnit):
             models.Index(fields=["starts_at"], name="allocation_hour_by_time")
         ]
 
-    def __str__(self) -> str:
-        return f"{self.starts_at:%Y-%m-%dT%HZ} {self.queue}: {self.resource}"
+
+class AllocationDay(Allocation):
+    """Of a UTC day, or the part of one before or after the edge of a billing period: sums of its hours, for longer windows."""
+
+    class Meta:
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.UniqueConstraint(fields=_KEY, nulls_distinct=False, name="allocation_day_once")
+        ]
+        indexes: ClassVar[list[models.Index]] = [
+            models.Index(fields=["starts_at"], name="allocation_day_by_time")
+        ]
 
 
 class SupplyHour(KindOfUnit):

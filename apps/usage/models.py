@@ -9,11 +9,12 @@ from django.utils.translation import gettext_lazy as _
 
 from apps.accounts.models import Team
 from apps.fleet.models import Cluster
-from apps.usage.held_models import AllocationHour, SupplyHour, UseHour
+from apps.usage.held_models import AllocationDay, AllocationHour, SupplyHour, UseHour
 from apps.usage.seen import CostCentreSeen, PromiseSeen, SupplySeen, UnitSeen, UnseenStretch
 
 __all__ = [
     "ALLOCATION",
+    "AllocationDay",
     "AllocationHour",
     "BlockHour",
     "CapacityHour",
