@@ -82,6 +82,7 @@ app.conf.update(
         "worker.tasks.send_notices": {"queue": "edits"},
         "worker.tasks.rollup_held": {"queue": "rollup"},
         "worker.tasks.provide_charges": {"queue": "rollup"},
+        "worker.tasks.rollup_used": {"queue": "rollup"},
     },
     task_serializer="json",
     accept_content=["json"],

@@ -137,17 +137,18 @@ def newest_points(cluster: Cluster) -> dict[Key, dict[str, Any]]:
     return {(row["kind"], row["queue"], row["flavor"], row["resource"]): row for row in rows}
 
 
-def _walk(nodes: Iterable[QueueNode]) -> Iterator[QueueNode]:
+def walk(nodes: Iterable[QueueNode]) -> Iterator[QueueNode]:
+    """Every node of a forest."""
     for node in nodes:
         yield node
-        yield from _walk(node.children)
+        yield from walk(node.children)
 
 
 def row_numbers(nodes: Iterable[QueueNode]) -> dict[Key, dict[str, Any]]:
     """The numbers of every accelerator row of a forest, by key."""
     return {
         (node.kind, node.name, row.flavor, row.resource): _numbers(row)
-        for node in _walk(nodes)
+        for node in walk(nodes)
         for row in node.rows
         if row.accelerator
     }
@@ -221,7 +222,7 @@ def has_history(
         return False
     if team_ids is None and QuotaPoint.objects.filter(cluster=cluster, kind=kind, queue=queue).exists():
         return True
-    nodes = _walk(queue_forest(now=now, clusters=[cluster], team_ids=team_ids))
+    nodes = walk(queue_forest(now=now, clusters=[cluster], team_ids=team_ids))
     return any((node.kind, node.name) == (kind, queue) for node in nodes)
 
 

@@ -28,10 +28,11 @@ ZERO = Decimal(0)
 
 
 class Basis(StrEnum):
-    """`RESERVED`: quota reserved … released. `POD`: pod bound … terminal."""
+    """`RESERVED`: quota reserved … released. `POD`: pod bound … terminal. `NOMINAL`: promised to a queue, used or not."""
 
     RESERVED = "reserved"
     POD = "pod"
+    NOMINAL = "nominal"
 
 
 class Seen(StrEnum):
@@ -63,7 +64,7 @@ class Place:
 @dataclass(frozen=True, slots=True)
 class Spell:
     """One object was observed to hold `quantity` units of `resource` during [start, end). `on`: the flavor of reserved
-    quota, the node of a pod. `since`: when the object was first seen, the same for all of its spells: who came first
+    or nominal quota, the node of a pod. `since`: when the object was first seen, the same for all of its spells: who came first
     has what there is."""
 
     basis: Basis

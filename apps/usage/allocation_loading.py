@@ -1,5 +1,5 @@
 """What intervals are made of, read from what was observed. Input: a cluster and a stretch of time; output: spells of
-holding, as the temporary table `held`, and what they are judged by (`allocation.Surroundings`).
+holding and of promises, as the temporary table `held`, and what they are judged by (`allocation.Surroundings`).
 
 Invariants
 - A spell is read whole when any of it lies in the stretch, or in a time that touches it and in which nobody could look:
@@ -19,13 +19,12 @@ from typing import Any
 from django.db import connection
 
 from apps.fleet.models import Cluster
-from apps.fleet.registry import is_device
 from apps.fleet.selectors import ownership_pieces
-from apps.fleet.unregistered import looks_like_accelerator
-from apps.quotas.models import QuotaPoint
 from apps.usage import allocation_sql as sql
+from apps.usage.accounted import is_held
 from apps.usage.allocation import Basis, Group, Limit, Owned, Place, Spell, Surroundings
-from apps.usage.remembering import cost_centres, units_at, unseen
+from apps.usage.commitments import KIND_OF_WORK, Promised, commitments
+from apps.usage.remembering import cost_centres, standings, units_at, unseen
 from apps.usage.services import HOLDING_STATES
 
 
@@ -58,6 +57,9 @@ def fill_held(*, cluster: Cluster, start: datetime, end: datetime, until: Mappin
             cursor.execute(statement)
         for statement in (sql.RESERVED, sql.BOUND):
             cursor.execute(statement, params | {"resources": resources})
+    steps = _steps(cluster, high)
+    _add_promised(cluster, steps, low, high, until)
+    with connection.cursor() as cursor:
         cursor.execute("ANALYZE held")
         cursor.execute(sql.PLACES)
         places = [Place(cluster.pk, *row) for row in cursor.fetchall()]
@@ -65,10 +67,10 @@ def fill_held(*, cluster: Cluster, start: datetime, end: datetime, until: Mappin
     return Loaded(
         cluster,
         Surroundings(
-            owners=_owners(cluster, places, low, high),
+            owners=owners_of(cluster, places, low, high),
             units=units,
             gaps=gaps,
-            nominal=_nominal(cluster, low, high),
+            nominal=_nominal(cluster, steps, low),
             node_units=node_units,
         ),
     )
@@ -86,17 +88,13 @@ def spells(cluster: Cluster) -> Iterator[Spell]:
             yield Spell(Basis(basis), uid, place, on, *rest)
 
 
-def is_held(resource: str) -> bool:
-    """Whether time of it is accounted for."""
-    return is_device(resource) or looks_like_accelerator(resource)
-
-
 # ---- owners ---------------------------------------------------------------------------------------------------------
 
 
-def _owners(
+def owners_of(
     cluster: Cluster, places: Collection[Place], start: datetime, end: datetime
 ) -> Mapping[Place, Sequence[Owned]]:
+    """Who owned these places during [start, end), without a hole."""
     pieces = ownership_pieces(start=start, end=end, clusters=[cluster.pk])
     centres = cost_centres()
     found: dict[Place, list[Owned]] = {}
@@ -131,18 +129,63 @@ def _with_cost_centre(
 
 # ---- what queues own ------------------------------------------------------------------------------------------------
 
+_STEPS = """
+SELECT kind, queue, flavor, resource, at, nominal FROM (
+  SELECT p.*, lag(nominal) OVER key AS before, row_number() OVER key AS n FROM quotas_quotapoint p
+  WHERE cluster_id = %(cluster)s AND kind = ANY(%(kinds)s) AND at < %(end)s
+  WINDOW key AS (PARTITION BY kind, queue, flavor, resource ORDER BY at)) p
+WHERE n = 1 OR nominal IS DISTINCT FROM before
+ORDER BY kind, queue, flavor, resource, at
+"""
+Steps = Mapping[Promised, Sequence[Limit]]
 
-def _nominal(cluster: Cluster, start: datetime, end: datetime) -> Mapping[Group, Sequence[Limit]]:
-    """ClusterQueues' nominal quota over time; None from where a queue has none any more. Before the first that is known
-    it was that one."""
-    found: defaultdict[Group, list[Limit]] = defaultdict(list)
-    rows = QuotaPoint.objects.filter(cluster=cluster, kind="ClusterQueue", at__lt=end).order_by("at")
-    for queue, flavor, resource, at, nominal in rows.values_list(
-        "queue", "flavor", "resource", "at", "nominal"
-    ).iterator(chunk_size=5000):
-        limits = found[cluster.pk, queue, flavor, resource]
-        if limits and at <= start:
-            limits[0] = Limit(at, nominal)
-        elif not limits or limits[-1].units != nominal:
-            limits.append(Limit(at, nominal))
-    return {group: [Limit(min(start, rows[0].at), rows[0].units), *rows[1:]] for group, rows in found.items()}
+
+def _steps(cluster: Cluster, end: datetime) -> Steps:
+    """Queues' nominal quota where it changed before `end`, in order; None from where a queue has none any more."""
+    found: defaultdict[Promised, list[Limit]] = defaultdict(list)
+    given: dict[str, Any] = {"cluster": cluster.pk, "kinds": list(KIND_OF_WORK), "end": end}
+    with connection.cursor() as cursor:
+        cursor.execute(_STEPS, given)
+        for *key, at, nominal in cursor:
+            found[Promised(*key)].append(Limit(at, nominal))
+    return found
+
+
+def _nominal(cluster: Cluster, steps: Steps, start: datetime) -> Mapping[Group, Sequence[Limit]]:
+    """What ClusterQueues own from `start` on, to judge what is borrowed by: before the first that is known it was that
+    one."""
+    found: dict[Group, Sequence[Limit]] = {}
+    for what, rows in steps.items():
+        if what.kind == "ClusterQueue":
+            past = sum(row.at <= start for row in rows)
+            first, *later = rows[max(past - 1, 0) :]
+            found[cluster.pk, what.queue, what.flavor, what.resource] = [
+                Limit(min(start, first.at), first.units),
+                *later,
+            ]
+    return found
+
+
+def _add_promised(
+    cluster: Cluster, steps: Steps, start: datetime, end: datetime, until: Mapping[str, datetime]
+) -> None:
+    """What of it was promised in [start, end), into `held`."""
+    of_devices = {what: rows for what, rows in steps.items() if is_held(what.resource)}
+    found = commitments(cluster.pk, of_devices, standings(cluster), until)
+    rows = [spell for spell in found if spell.start < end and spell.end > start]
+    with connection.cursor() as cursor, cursor.copy(sql.COPY_HELD) as copy:
+        for spell in rows:
+            place = spell.place
+            copy.write_row(
+                (
+                    *(
+                        str(spell.basis),
+                        spell.uid,
+                        place.kind,
+                        place.namespace,
+                        place.queue_name,
+                        place.queue,
+                    ),
+                    *(spell.on, spell.resource, spell.quantity, spell.start, spell.end, spell.since, ""),
+                )
+            )

@@ -1,6 +1,6 @@
 """The rollup of what was held: intervals of state, summed by hour and by what they are. Idempotent.
 
-Input: spells of holding (`allocation_loading`); output: rows of AllocationHour. Invariants
+Input: spells of holding (`allocation_loading`); output: rows of AllocationHour, their sums by day, and SupplyHour beside them. Invariants
 - An hour's rows are what the intervals say, whoever computes them and how often: a run locks the mark, deletes hours and
   computes them anew in one transaction per chunk, and only then moves the mark.
 - Facts that come late take the mark back to their hour, REDO_AT_MOST at the most; nothing lasts beyond the last good pull.
@@ -11,26 +11,29 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from fractions import Fraction
-from itertools import groupby, pairwise
+from datetime import datetime, timedelta
+from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
+from django.conf import settings
 from django.db import connection, transaction
 
-from apps.core.windows import HOUR, floor_hour
+from apps.core.windows import floor_hour
 from apps.fleet.models import Cluster
+from apps.quotas.models import QuotaPoint
 from apps.usage import allocation_sql as sql
 from apps.usage.admission_rollup import chunks, first_observed
-from apps.usage.allocation import Basis, Beyond, Group, Limit, Member, Surroundings, beyond
+from apps.usage.allocation import Beyond, Group, Limit, Member, beyond
+from apps.usage.allocation_days import add_days
 from apps.usage.allocation_loading import fill_held
+from apps.usage.allocation_params import gap_params, limit_params, owner_params, slots, unit_params
+from apps.usage.commitments import KIND_OF_WORK
 from apps.usage.late import late_from, newest_told, taken_back
 from apps.usage.models import ALLOCATION, AllocationHour, Watermark
-from apps.usage.remembering import SOURCES, note_present
+from apps.usage.remembering import LONGEST_INTERVALS, SOURCE_OF_SUPPLY, SOURCES, note_present
 from apps.usage.services import REDO_AT_MOST, observed_until
-
-FOREVER = datetime(9999, 12, 31, tzinfo=UTC)
+from apps.usage.supply_rollup import add_supply
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +49,14 @@ def rollup_allocation(
     *, cluster: Cluster, now: datetime, edges: Collection[datetime] = ()
 ) -> AllocationRollup:
     """Compute the hours since the mark, the unfinished one included. `edges`: where billing periods begin and end."""
-    first = first_observed(cluster)
+    first = _first_known(cluster)
     if first is None:
         return AllocationRollup(None, None, 0)
     if cluster.enabled:
         note_present(cluster=cluster, now=now)
     observed = observed_until(cluster=cluster, now=now, sources=SOURCES)
     until, done_until = max(observed.values()), floor_hour(max(min(observed.values()), now - REDO_AT_MOST))
+    observed |= _nodes_until(cluster, now)
     newest, newest_run = newest_told(cluster, now)
     start = _begin(cluster, first=first, now=now)
     rows = 0
@@ -66,6 +70,23 @@ def rollup_allocation(
                 mark.seen_id, mark.seen_run = newest, newest_run or mark.seen_run or 0
             mark.save()
     return AllocationRollup(start, max(until, start), rows)
+
+
+def _first_known(cluster: Cluster) -> datetime | None:
+    """Where the hours begin: with the first work, or the first quota that was promised."""
+    mark = Watermark.objects.filter(cluster=cluster, rollup=ALLOCATION).first()
+    if mark is not None:
+        return mark.done_until
+    points = QuotaPoint.objects.filter(cluster=cluster, kind__in=KIND_OF_WORK).order_by("at")
+    found = (first_observed(cluster), points.values_list("at", flat=True).first())
+    return min((at for at in found if at is not None), default=None)
+
+
+def _nodes_until(cluster: Cluster, now: datetime) -> dict[str, datetime]:
+    """How far nodes are known: they keep no hour open, so a pull that is merely due counts as made."""
+    due = timedelta(seconds=LONGEST_INTERVALS * settings.COLLECT_INTERVAL_SECONDS)
+    known = observed_until(cluster=cluster, now=now, sources=SOURCE_OF_SUPPLY)
+    return {kind: min(now, at + due) for kind, at in known.items()}
 
 
 def _begin(cluster: Cluster, *, first: datetime, now: datetime) -> datetime:
@@ -92,15 +113,15 @@ def _compute(
             cursor.execute(f"SET LOCAL {setting}")
         around = fill_held(cluster=cluster, start=start, end=end, until=observed).around
         cursor.execute("DROP TABLE IF EXISTS limits, kinds, counted, members, shifts, owned")
-        cursor.execute(sql.MAKE_LIMITS, _limit_params(around))
+        cursor.execute(sql.MAKE_LIMITS, limit_params(around))
         cursor.execute(sql.MAKE_KINDS)
         cursor.execute("ANALYZE limits, kinds")
-        gaps = _gap_params(around)
+        gaps = gap_params(around)
         cursor.execute(sql.MAKE_COUNTED, gaps)
         if gaps["gap_kind"]:
             cursor.execute("CREATE INDEX ON held (uid)")
             cursor.execute(sql.ADD_JUDGED, gaps)
-        cursor.execute(sql.MAKE_OWNED, {**_owner_params(around), **_unit_params(around)})
+        cursor.execute(sql.MAKE_OWNED, {**owner_params(around), **unit_params(around)})
         cursor.execute("ANALYZE counted, owned")
         cursor.execute(sql.MAKE_SHIFTS)
         limits = {**around.nominal, **around.node_units}
@@ -108,10 +129,13 @@ def _compute(
             cursor.execute(sql.MAKE_MEMBERS)
             _add_shifts(cluster, limits)
             cursor.execute("ANALYZE shifts")
-        cursor.execute(
-            sql.ADD_HOURS, {"cluster": cluster.pk, "start": start, "end": end, **_slots(start, end, edges)}
-        )
-        return int(cursor.rowcount)
+        cuts = slots(start, end, edges)
+        cursor.execute(sql.ADD_HOURS, {"cluster": cluster.pk, "start": start, "end": end, **cuts})
+        rows = int(cursor.rowcount)
+    add_days(cluster=cluster, start=start, end=end, edges=edges)
+    given = {**unit_params(around), **cuts}
+    add_supply(cluster=cluster, start=start, end=end, around=around, until=observed, given=given)
+    return rows
 
 
 def _add_shifts(cluster: Cluster, limits: Mapping[Group, Sequence[Limit]]) -> None:
@@ -133,72 +157,3 @@ def _copy_shifts(cursor: Any, found: Sequence[Beyond]) -> None:
     with cursor.copy(sql.COPY_SHIFTS) as copy:
         for one in found:
             copy.write_row((one.n, one.start, one.end, one.quantity))
-
-
-# ---- parameters -----------------------------------------------------------------------------------------------------
-
-
-def _gap_params(around: Surroundings) -> dict[str, Any]:
-    rows = [(kind, gap.start, gap.end) for kind, gaps in around.gaps.items() for gap in gaps]
-    return _columns(rows, "gap_kind", "gap_from", "gap_to")
-
-
-def _limit_params(around: Surroundings) -> dict[str, Any]:
-    """Without those that are none."""
-    rows = []
-    for basis, limits in ((Basis.RESERVED, around.nominal), (Basis.POD, around.node_units)):
-        for (_cluster, queue, place, resource), steps in limits.items():
-            ends = [*(step.at for step in steps[1:]), FOREVER]
-            for step, end in zip(steps, ends, strict=True):
-                if step.units is not None:
-                    rows.append((str(basis), queue, place, resource, step.at, end, step.units))
-    names = ("basis", "queue", "place", "resource", "from", "to", "units")
-    return _columns(rows, *(f"limit_{name}" for name in names))
-
-
-def _owner_params(around: Surroundings) -> dict[str, Any]:
-    rows = [
-        (
-            place.kind,
-            place.namespace,
-            place.queue_name,
-            place.queue,
-            owned.team_id,
-            owned.cost_centre,
-            owned.start,
-            owned.end,
-        )
-        for place, stretches in around.owners.items()
-        for owned in stretches
-    ]
-    names = ("kind", "namespace", "queue_name", "queue", "team", "cost_centre", "from", "to")
-    return _columns(rows, *(f"owner_{name}" for name in names))
-
-
-def _unit_params(around: Surroundings) -> dict[str, Any]:
-    rows = [
-        (str(basis), place, resource, unit.model, unit.sharing_mode, unit.profile, *_parts(unit.equivalents))
-        for (basis, _cluster, place, resource), unit in around.units.items()
-    ]
-    names = ("basis", "place", "resource", "model", "mode", "profile", "over", "under")
-    return _columns(rows, *(f"unit_{name}" for name in names))
-
-
-def _parts(weight: Fraction | None) -> tuple[int | None, int | None]:
-    return (None, None) if weight is None else (weight.numerator, weight.denominator)
-
-
-def _slots(start: datetime, end: datetime, edges: Collection[datetime]) -> dict[str, Any]:
-    """The hours of [start, end), cut at the edges."""
-    rows = []
-    hour = floor_hour(start)
-    while hour < end:
-        inside = sorted({hour, hour + HOUR, *(edge for edge in edges if hour < edge < hour + HOUR)})
-        rows += [(hour, low, high) for low, high in pairwise(inside)]
-        hour += HOUR
-    return _columns(rows, "slot_hour", "slot_from", "slot_to")
-
-
-def _columns(rows: Sequence[tuple[Any, ...]], *names: str) -> dict[str, Any]:
-    """Arrays of the columns."""
-    return {name: [row[place] for row in rows] for place, name in enumerate(names)}

@@ -51,6 +51,10 @@ CROSS JOIN LATERAL jsonb_each_text(p.requests) r
 WHERE r.key = ANY(%(resources)s) AND r.value::numeric > 0 AND p.bound_at < p.high
   AND NOT EXISTS (SELECT 1 FROM jsonb_array_elements(p.claims) c WHERE c -> 'resources' ? r.key)
 """
+COPY_HELD = """
+COPY held (basis, uid, kind, namespace, queue_name, queue, place, resource, quantity, low, high, since, priority_class)
+FROM STDIN
+"""
 # What of resources there is in the stretch, so that their names are judged once.
 RESOURCES = """
 SELECT DISTINCT u.resource FROM observations_statespan s
@@ -165,7 +169,7 @@ CREATE TEMPORARY TABLE owned ON COMMIT DROP AS
 SELECT dense_rank() OVER (ORDER BY {_LINE}) AS line, w.*
 FROM (
   SELECT k.kind_id, o.low, o.high, o.team_id, o.cost_centre, k.basis, k.kind, k.queue,
-    CASE k.basis WHEN 'reserved' THEN k.place ELSE '' END AS flavor, k.resource, coalesce(u.model, '') AS model,
+    CASE k.basis WHEN 'pod' THEN '' ELSE k.place END AS flavor, k.resource, coalesce(u.model, '') AS model,
     coalesce(u.sharing_mode, '') AS sharing_mode, coalesce(u.profile, '') AS profile, u.weight_over, u.weight_under,
     k.priority_class
   FROM kinds k

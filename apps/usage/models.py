@@ -9,7 +9,30 @@ from django.utils.translation import gettext_lazy as _
 
 from apps.accounts.models import Team
 from apps.fleet.models import Cluster
-from apps.usage.kinds import KindOfUnit
+from apps.usage.held_models import AllocationDay, AllocationHour, SupplyHour, UseHour
+from apps.usage.seen import CostCentreSeen, PromiseSeen, SupplySeen, UnitSeen, UnseenStretch
+
+__all__ = [
+    "ALLOCATION",
+    "AllocationDay",
+    "AllocationHour",
+    "BlockHour",
+    "CapacityHour",
+    "CostCentreSeen",
+    "OutcomeHour",
+    "PromiseSeen",
+    "Reclassification",
+    "Step",
+    "SupplyHour",
+    "SupplySeen",
+    "UnitSeen",
+    "UnseenEvictions",
+    "UnseenStretch",
+    "UsageHour",
+    "UseHour",
+    "WaitHour",
+    "Watermark",
+]
 
 
 class UsageHour(models.Model):
@@ -276,109 +299,3 @@ class Reclassification(models.Model):
 
     def __str__(self) -> str:
         return f"rules {self.rules}: {self.done_until:%Y-%m-%dT%HZ}"
-
-
-class UnitSeen(KindOfUnit):
-    """What a unit of `resource` was, from `seen_from` on until the next row of the same key: what a flavor stands for,
-    or a node has, is known only while nodes are there. `basis` "reserved": `on` is a flavor ("" for Volcano); "pod": a
-    node, and `capacity` its units (NULL: not known)."""
-
-    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, db_index=False, related_name="+")
-    basis = models.CharField(max_length=8)
-    on = models.CharField(max_length=253, blank=True)
-    resource = models.CharField(max_length=253)
-    capacity = models.DecimalField(max_digits=20, decimal_places=3, null=True)
-    seen_from = models.DateTimeField()
-
-    class Meta:
-        constraints: ClassVar[list[models.BaseConstraint]] = [
-            models.UniqueConstraint(
-                fields=["cluster", "basis", "on", "resource", "seen_from"], name="unit_seen_once"
-            )
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.on} {self.resource}: {self.model} {self.profile}"
-
-
-class CostCentreSeen(models.Model):
-    """A team's cost centre from `seen_from` on until the next row, so that what was held then stays with it."""
-
-    team = models.ForeignKey(Team, on_delete=models.CASCADE, db_index=False, related_name="+")
-    cost_centre = models.CharField(max_length=40, blank=True)
-    seen_from = models.DateTimeField()
-
-    class Meta:
-        constraints: ClassVar[list[models.BaseConstraint]] = [
-            models.UniqueConstraint(fields=["team", "seen_from"], name="cost_centre_seen_once")
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.team_id}: {self.cost_centre}"
-
-
-class UnseenStretch(models.Model):
-    """Nobody could see objects of `kind` ("Workload", "PodGroup", "Pod") of the cluster during [started_at, ended_at):
-    between two good pulls that are further apart than a few intervals. Kept longer than the log of pulls."""
-
-    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, db_index=False, related_name="+")
-    kind = models.CharField(max_length=20)
-    started_at = models.DateTimeField()
-    ended_at = models.DateTimeField()
-
-    class Meta:
-        constraints: ClassVar[list[models.BaseConstraint]] = [
-            models.UniqueConstraint(fields=["cluster", "kind", "started_at"], name="unseen_stretch_once"),
-            models.CheckConstraint(
-                condition=models.Q(ended_at__gt=models.F("started_at")), name="unseen_forward"
-            ),
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.kind}: {self.started_at} – {self.ended_at}"
-
-
-class AllocationHour(KindOfUnit):
-    """What was held within [starts_at, ends_at), a UTC hour or the part of one before or after the edge of a billing
-    period, of one kind in every respect; from intervals of API state (`allocation`), not from samples.
-
-    `basis` "reserved" (quota) or "pod" (bound to a node); `seen` as `allocation.Seen`: "left_out" and "beyond" are
-    reported and not charged. `unit_seconds`: 8 cards for 10 minutes = 4800, exact; kinds are never added up. `team` and
-    `cost_centre` at that time; `borrowed`: beyond the queue's own quota."""
-
-    cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, db_index=False, related_name="+")
-    team = models.ForeignKey(Team, on_delete=models.PROTECT, null=True, related_name="+")
-    cost_centre = models.CharField(max_length=40, blank=True)
-    basis = models.CharField(max_length=8)
-    kind = models.CharField(max_length=20)
-    queue = models.CharField(max_length=253, blank=True)
-    flavor = models.CharField(max_length=253, blank=True)
-    resource = models.CharField(max_length=253)
-    priority_class = models.CharField(max_length=253, blank=True)
-    borrowed = models.BooleanField(default=False)
-    seen = models.CharField(max_length=8)
-    starts_at = models.DateTimeField()
-    ends_at = models.DateTimeField()
-    unit_seconds = models.DecimalField(max_digits=30, decimal_places=9)
-
-    class Meta:
-        constraints: ClassVar[list[models.BaseConstraint]] = [
-            models.UniqueConstraint(
-                fields=[
-                    *("cluster", "starts_at", "basis", "team", "cost_centre", "kind", "queue", "flavor"),
-                    *("resource", "model", "sharing_mode", "profile", "weight_over", "weight_under"),
-                    *("priority_class", "borrowed", "seen"),
-                ],
-                nulls_distinct=False,
-                name="allocation_hour_once",
-            ),
-            models.CheckConstraint(
-                condition=models.Q(ends_at__gt=models.F("starts_at")), name="allocation_hour_forward"
-            ),
-        ]
-        indexes: ClassVar[list[models.Index]] = [
-            models.Index(fields=["starts_at"], name="allocation_hour_by_time")
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.starts_at:%Y-%m-%dT%HZ} {self.queue}: {self.resource}"

@@ -1,5 +1,6 @@
-"""What is known only at present and asked for later: what units are, cost centres, when nobody could look. Input: a cluster
-and the clock; output: rows of UnitSeen, CostCentreSeen and UnseenStretch, and these as intervals are judged by.
+"""What is known only at present and asked for later: what units are, what nodes have, cost centres, which quota is a promise, when nobody
+could look. Input: a cluster and the clock; output: rows of UnitSeen, SupplySeen, CostCentreSeen, PromiseSeen and
+UnseenStretch, and these as intervals are judged by.
 
 Invariants: a row is written only when something differs from the last one, so that noting often costs little and changes
 nothing; what is not known now takes nothing away that was known. A moment before the first row is judged by the first."""
@@ -17,23 +18,35 @@ from django.conf import settings
 from apps.accounts.models import Team
 from apps.capacity.facts import Fleet, load_fleet
 from apps.capacity.promised import reached_by_flavor
+from apps.core.quantity import plain
 from apps.fleet.models import Cluster
 from apps.observations.models import CollectionRun, Outcome, Source
+from apps.quotas.history import walk
+from apps.quotas.rows import QueueNode
+from apps.quotas.selectors import queue_forest
+from apps.usage.accounted import is_held
 from apps.usage.allocation import Basis, Group, Limit, Stretch, Unit, gaps_between
-from apps.usage.models import CostCentreSeen, UnitSeen, UnseenStretch
+from apps.usage.commitments import KIND_OF_WORK, Standing
+from apps.usage.models import CostCentreSeen, PromiseSeen, SupplySeen, UnitSeen, UnseenStretch
 
 SOURCES: Mapping[str, str] = {"Workload": Source.KUEUE, "PodGroup": Source.VOLCANO, "Pod": Source.PODS}
+SOURCE_OF_SUPPLY: Mapping[str, str] = {"Node": Source.NODES}
 LONGEST_INTERVALS = 4
 """Pulls further apart than this many intervals leave a stretch in which nobody could look."""
 LOOK_BACK = timedelta(days=7)
+# A flavor stands for the same whether its quota is reserved or promised.
+_BASES = {Basis.RESERVED: (Basis.RESERVED, Basis.NOMINAL), Basis.POD: (Basis.POD,)}
 Key = tuple[str, str, str]
 Known = tuple[Unit, Decimal | None]
 
 
 def note_present(*, cluster: Cluster, now: datetime) -> None:
     """Write down what is there now, and the stretches of the last days that nobody could see."""
-    _note_units(cluster, now)
+    fleet = load_fleet(now=now, clusters=[cluster])
+    _note_units(cluster, fleet, now)
+    _note_supply(cluster, fleet, now)
     _note_cost_centres(now)
+    _note_promises(cluster, now)
     _note_unseen(cluster, now)
 
 
@@ -47,7 +60,8 @@ def units_at(
     units: dict[tuple[Basis, int, str, str], Unit] = {}
     nodes: dict[Group, list[Limit]] = {}
     for row in _latest(cluster, at):
-        units[Basis(row.basis), cluster.pk, row.on, row.resource] = _unit(row)
+        for basis in _BASES[Basis(row.basis)]:
+            units[basis, cluster.pk, row.on, row.resource] = _unit(row)
         if row.basis == Basis.POD and row.capacity is not None:
             nodes[cluster.pk, "", row.on, row.resource] = [Limit(row.seen_from, row.capacity)]
     return units, nodes
@@ -68,8 +82,7 @@ def _unit(row: UnitSeen) -> Unit:
     return Unit(row.model, row.sharing_mode, row.profile, weight)
 
 
-def _note_units(cluster: Cluster, now: datetime) -> None:
-    fleet = load_fleet(now=now, clusters=[cluster])
+def _note_units(cluster: Cluster, fleet: Fleet, now: datetime) -> None:
     known = {(row.basis, row.on, row.resource): row for row in _latest(cluster, now)}
     fresh: list[UnitSeen] = []
     for key, (unit, capacity) in {**_of_flavors(fleet), **_of_nodes(fleet)}.items():
@@ -132,6 +145,56 @@ def _of_nodes(fleet: Fleet) -> Mapping[Key, Known]:
     return {key: (_in_common(units), capacity[key]) for key, units in kinds.items()}
 
 
+# ---- supply ---------------------------------------------------------------------------------------------------------
+
+
+Had = tuple[Decimal, Mapping[str, str]]
+"""(physical units, out of use by bucket)."""
+
+
+def _note_supply(cluster: Cluster, fleet: Fleet, now: datetime) -> None:
+    if cluster.pk not in fleet.clusters:
+        return
+    rows = SupplySeen.objects.filter(cluster=cluster).order_by("node", "resource", "-seen_from", "-pk")
+    newest = rows.distinct("node", "resource").values_list("node", "resource", "physical", "out_of_use")
+    known: dict[tuple[str, str], Had] = {(node, name): (had, out) for node, name, had, out in newest}
+    present = _had(fleet)
+    gone: dict[tuple[str, str], Had] = {key: (Decimal(0), {}) for key in known.keys() - present.keys()}
+    SupplySeen.objects.bulk_create(
+        [
+            SupplySeen(
+                cluster=cluster,
+                node=node,
+                resource=resource,
+                physical=physical,
+                out_of_use=out_of_use,
+                seen_from=now,
+            )
+            for (node, resource), (physical, out_of_use) in {**present, **gone}.items()
+            if known.get((node, resource)) != (physical, out_of_use)
+        ],
+        ignore_conflicts=True,
+        batch_size=5000,
+    )
+
+
+def _had(fleet: Fleet) -> Mapping[tuple[str, str], Had]:
+    physical: defaultdict[tuple[str, str], Decimal] = defaultdict(Decimal)
+    out: defaultdict[tuple[str, str], defaultdict[str, Decimal]] = defaultdict(lambda: defaultdict(Decimal))
+    for node in fleet.nodes:
+        for item in node.falls:
+            for found in item.units:
+                key = (node.name, found.unit.resource)
+                physical[key] += found.physical
+                for bucket, units in found.buckets.items():
+                    out[key][str(bucket)] += units
+    return {
+        key: (had, {bucket: plain(units) for bucket, units in sorted(out[key].items()) if units})
+        for key, had in physical.items()
+        if is_held(key[1])
+    }
+
+
 # ---- cost centres ---------------------------------------------------------------------------------------------------
 
 
@@ -156,6 +219,47 @@ def _note_cost_centres(now: datetime) -> None:
     )
 
 
+# ---- which quota is a promise ---------------------------------------------------------------------------------------
+
+
+def standings(cluster: Cluster) -> Mapping[tuple[str, str], Sequence[Standing]]:
+    """By kind and name of the queue, in order."""
+    found: defaultdict[tuple[str, str], list[Standing]] = defaultdict(list)
+    rows = PromiseSeen.objects.filter(cluster=cluster).order_by("seen_from", "pk")
+    for kind, queue, at, left_out in rows.values_list("kind", "queue", "seen_from", "left_out"):
+        found[kind, queue].append(Standing(at, left_out))
+    return found
+
+
+def _note_promises(cluster: Cluster, now: datetime) -> None:
+    known = {key: rows[-1].left_out for key, rows in standings(cluster).items()}
+    present = {
+        (node.kind, node.name): _left_out(node)
+        for node in walk(queue_forest(now=now, clusters=[cluster]))
+        if node.kind in KIND_OF_WORK
+    }
+    PromiseSeen.objects.bulk_create(
+        [
+            PromiseSeen(cluster=cluster, kind=kind, queue=queue, left_out=left_out, seen_from=now)
+            for (kind, queue), left_out in present.items()
+            if known.get((kind, queue)) != left_out
+        ],
+        ignore_conflicts=True,
+    )
+
+
+def _left_out(node: QueueNode) -> str:
+    """Volcano without a hierarchy lets each queue keep its own numbers, whatever parent it names."""
+    plugin = node.plugin
+    if node.stopped:
+        return PromiseSeen.LeftOut.STOPPED
+    if plugin is not None and plugin.name == "proportion":
+        return PromiseSeen.LeftOut.BY_DEMAND
+    if node.children and not (plugin is not None and plugin.flat):
+        return PromiseSeen.LeftOut.PARENT
+    return PromiseSeen.LeftOut.NOT
+
+
 # ---- what could not be seen -----------------------------------------------------------------------------------------
 
 
@@ -171,7 +275,7 @@ def unseen(cluster: Cluster, start: datetime, end: datetime) -> Mapping[str, Seq
 def _note_unseen(cluster: Cluster, now: datetime) -> None:
     longest = LONGEST_INTERVALS * settings.COLLECT_INTERVAL_SECONDS
     fresh = []
-    for kind, source in SOURCES.items():
+    for kind, source in {**SOURCES, **SOURCE_OF_SUPPLY}.items():
         pulls = CollectionRun.objects.filter(
             cluster=cluster,
             source=source,

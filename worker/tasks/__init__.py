@@ -6,7 +6,15 @@ from .changes import change, dispatch_changes
 from .collecting import collect, dispatch
 from .findings import note
 from .quotas import dispatch_quotas, note_quotas
-from .upkeep import dispatch_rollups, provide_charges, rollup, rollup_held, rollup_waiting, upkeep
+from .upkeep import (
+    dispatch_rollups,
+    provide_charges,
+    rollup,
+    rollup_held,
+    rollup_used,
+    rollup_waiting,
+    upkeep,
+)
 from .watching_changes import send_notices, watch_changes
 
 __all__ = [
@@ -21,6 +29,7 @@ __all__ = [
     "provide_charges",
     "rollup",
     "rollup_held",
+    "rollup_used",
     "rollup_waiting",
     "send_notices",
     "upkeep",

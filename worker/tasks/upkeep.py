@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from datetime import datetime
 
 from celery import shared_task
 from django.utils import timezone
@@ -16,6 +17,8 @@ from apps.quotas.history import thin_quota_points
 from apps.usage.admission_rollup import rollup_admissions
 from apps.usage.allocation_rollup import rollup_allocation
 from apps.usage.services import capacity_snapshot, rollup_hours
+from apps.usage.supply_rollup import drop_old_supply
+from apps.usage.use_rollup import rollup_use
 
 logger = logging.getLogger(__name__)
 ROLLUP_SOFT, ROLLUP_HARD = 540, 600
@@ -30,6 +33,7 @@ def dispatch_rollups() -> int:
         rollup.apply_async(args=(cluster_id,), expires=540, queue="rollup")
         rollup_waiting.apply_async(args=(cluster_id,), expires=540, queue="rollup")
         rollup_held.apply_async(args=(cluster_id,), expires=540, queue="rollup")
+        rollup_used.apply_async(args=(cluster_id,), expires=540, queue="rollup")
     return len(ids)
 
 
@@ -53,12 +57,27 @@ def rollup_held(cluster_id: int) -> int:
     if cluster is None:
         return 0
     now = timezone.now()
-    edges = {edge for period in keep_periods(now) for edge in (period.starts_at, period.ends_at)}
-    rows = rollup_allocation(cluster=cluster, now=now, edges=edges).rows
+    rows = rollup_allocation(cluster=cluster, now=now, edges=_period_edges(now)).rows
     for period in keep_periods(now):
         if rows and not period.is_closed and period.entries == 0:
             provide(period.pk, now=now)  # the first lines of a month need not wait for the hour
     return rows
+
+
+def _period_edges(now: datetime) -> set[datetime]:
+    """Where billing periods begin and end."""
+    return {edge for period in keep_periods(now) for edge in (period.starts_at, period.ends_at)}
+
+
+@shared_task(name="worker.tasks.rollup_used", soft_time_limit=ROLLUP_SOFT, time_limit=ROLLUP_HARD)
+def rollup_used(cluster_id: int) -> int:
+    """Add the finished hours of how busy one cluster's held devices were; returns the rows. Cut off, it goes on next
+    time."""
+    cluster = Cluster.objects.filter(pk=cluster_id).first()
+    if cluster is None:
+        return 0
+    now = timezone.now()
+    return rollup_use(cluster=cluster, now=now, edges=_period_edges(now))
 
 
 @shared_task(name="worker.tasks.provide_charges", soft_time_limit=ROLLUP_SOFT, time_limit=ROLLUP_HARD)
@@ -82,7 +101,7 @@ def upkeep() -> dict[str, int]:
     now = timezone.now()
     done = keep_observation_partitions(now=now)
     removed = drop_gone(now=now) + drop_old_spans(now=now) + thin_quota_points(now=now)
-    removed += forget_old_keys(now=now)
+    removed += forget_old_keys(now=now) + drop_old_supply(now=now)
     logger.info(
         "upkeep: %d partitions made, %d dropped, %d old rows removed",
         len(done.created),

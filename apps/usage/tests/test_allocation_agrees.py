@@ -1,5 +1,5 @@
 """Hours computed in the database against the same made of pure intervals, on made-up histories: outages, limits that move,
-teams that change, pods on nodes, parts of hours."""
+teams that change, pods on nodes, promises and stopped queues, parts of hours."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from apps.quotas.models import QuotaPoint
 from apps.usage.allocation import Basis, Interval, clip, intervals
 from apps.usage.allocation_loading import fill_held, spells
 from apps.usage.allocation_rollup import rollup_allocation
-from apps.usage.models import AllocationHour, UnitSeen, UnseenStretch
+from apps.usage.models import AllocationHour, PromiseSeen, UnitSeen, UnseenStretch
 
 pytestmark = pytest.mark.django_db
 GPU, MIG = "nvidia.com/gpu", "nvidia.com/mig-1g.10gb"
@@ -51,6 +51,7 @@ def histories(draw: st.DrawFn) -> dict[str, Any]:
         "pods": draw(st.lists(st.tuples(st.sampled_from(["qa", "qb"]), piece), max_size=5)),
         "gaps": draw(st.lists(st.tuples(st.sampled_from(["Workload", "Pod"]), minutes), max_size=2)),
         "limits": draw(st.lists(st.tuples(minutes, st.sampled_from([None, "0", "3", "6"])), max_size=3)),
+        "stops": draw(st.lists(st.tuples(minutes, st.sampled_from(["", "stopped"])), max_size=2)),
         "moved": draw(minutes),
     }
 
@@ -90,6 +91,10 @@ def fill(history: dict[str, Any]) -> Cluster:
             cluster=cluster, at=hours(at / 60), kind="ClusterQueue", queue="qa", flavor="h100", resource=GPU,
             nominal=None if units is None else Decimal(units),
         )  # fmt: skip
+    for at, left_out in dict(history["stops"]).items():
+        PromiseSeen.objects.create(
+            cluster=cluster, kind="ClusterQueue", queue="qa", left_out=left_out, seen_from=hours(at / 60)
+        )
     for number, (queue, flavor, resource, parts) in enumerate(history["work"]):
         at = 0
         for start, length, quantity in parts:
@@ -132,7 +137,7 @@ def from_intervals(cluster: Cluster) -> dict[Key, Fraction]:
 
 def _kind(item: Interval) -> Key:
     weight = item.unit.equivalents
-    flavor = item.on if item.basis is Basis.RESERVED else ""
+    flavor = "" if item.basis is Basis.POD else item.on
     return (
         *(item.team_id, str(item.basis), item.place.queue, flavor, item.resource, item.unit.model),
         *(weight, item.borrowed, str(item.seen)),

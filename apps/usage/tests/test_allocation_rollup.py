@@ -16,7 +16,14 @@ from apps.fleet.models import Cluster, TeamBinding
 from apps.observations.models import Presence, Source, SourceState, StateSpan, Workload
 from apps.quotas.models import QuotaPoint
 from apps.usage.allocation_rollup import rollup_allocation
-from apps.usage.models import AllocationHour, CostCentreSeen, UnitSeen, UnseenStretch, Watermark
+from apps.usage.models import (
+    AllocationDay,
+    AllocationHour,
+    CostCentreSeen,
+    UnitSeen,
+    UnseenStretch,
+    Watermark,
+)
 from apps.usage.tests import golden_month
 
 pytestmark = pytest.mark.django_db
@@ -119,7 +126,9 @@ def sums(rows: list[AllocationHour]) -> Sums:
 
 def rows_of_the_month(*seen: str) -> list[AllocationHour]:
     period = golden_month.month()["period"]
-    rows = AllocationHour.objects.filter(starts_at__gte=period["start"], ends_at__lte=period["end"])
+    rows = AllocationHour.objects.filter(
+        basis="reserved", starts_at__gte=period["start"], ends_at__lte=period["end"]
+    )
     return list(rows.filter(seen__in=seen).select_related("team"))
 
 
@@ -166,7 +175,7 @@ def test_an_hour_is_cut_where_a_period_ends() -> None:
     rollup_allocation(cluster=cluster, now=golden_month.month()["period"]["end"], edges=[edge])
     hour = edge - timedelta(minutes=30)
     rows = AllocationHour.objects.filter(
-        team__slug="t01", starts_at__gte=hour, starts_at__lt=hour + timedelta(hours=1)
+        basis="reserved", team__slug="t01", starts_at__gte=hour, starts_at__lt=hour + timedelta(hours=1)
     )
     found = [(row.starts_at, row.ends_at, row.unit_seconds) for row in rows.order_by("starts_at")]
     half = Decimal(8 * 1800)
@@ -189,3 +198,35 @@ def test_a_cost_centre_stays_with_what_was_held_then() -> None:
         if row.team and row.team.slug == "t01" and row.ends_at <= middle
     }
     assert found == {"CC-1"}
+
+
+def test_days_are_the_sums_of_their_hours() -> None:
+    """Whatever is computed when; midnight in India cuts the day."""
+    cluster, period = make_month(), golden_month.month()["period"]
+    edge = period["start"] + timedelta(days=3, hours=19, minutes=30)
+    SourceState.objects.update(last_ok_at=edge)
+    rollup_allocation(cluster=cluster, now=edge, edges=[edge])
+    AllocationDay.objects.all().delete()
+    SourceState.objects.update(last_ok_at=period["end"])
+    rollup_allocation(cluster=cluster, now=period["end"], edges=[edge])
+    names = [
+        one.name for one in AllocationHour._meta.fields if one.name not in ("id", "starts_at", "ends_at")
+    ]
+    hours: defaultdict[tuple[object, ...], Decimal] = defaultdict(Decimal)
+    for row in AllocationHour.objects.values(*names, "starts_at"):
+        at = row["starts_at"].replace(hour=0, minute=0)
+        if edge.date() == at.date() and row["starts_at"] >= edge:
+            at = edge
+        hours[at, *(row[name] for name in names if name != "unit_seconds")] += row["unit_seconds"]
+    days = {
+        (row["starts_at"], *(row[name] for name in names if name != "unit_seconds")): row["unit_seconds"]
+        for row in AllocationDay.objects.values(*names, "starts_at")
+    }
+    assert days == dict(hours)
+    parts = AllocationDay.objects.filter(
+        team__slug="t01", basis="reserved", starts_at__date=edge.date()
+    ).order_by("starts_at")
+    assert [(row.starts_at, row.ends_at) for row in parts] == [
+        (edge.replace(hour=0, minute=0), edge),
+        (edge, edge.replace(hour=0, minute=0) + timedelta(days=1)),
+    ]
