@@ -29,6 +29,8 @@ try:
     TIME_ZONE = env.time_zone("PORTAL_TIME_ZONE", "UTC")
     # Months of billing; their bounds are stored, so that a change holds from the next month on.
     BILLING_ZONE = env.time_zone("PORTAL_BILLING_ZONE", "UTC")
+    # Who bills, in exports of the ledger.
+    ORGANISATION = env.text("PORTAL_ORGANISATION", "GPU Portal")
     LANGUAGE_CODE = env.choice("PORTAL_LANGUAGE", "en", {"en", "zh-hans"})
     # Capacity is kept in memory between requests; short-lived processes have nothing to keep it for.
     CAPACITY_MEMORY = env.flag("PORTAL_CAPACITY_MEMORY", True) and PROCESS_NAME in {"web", "bench"}

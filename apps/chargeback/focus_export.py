@@ -1,0 +1,118 @@
+"""A billing period's lines as a FOCUS file. Input: a closed period; output: the file in pieces, as CSV or Parquet.
+
+Invariants
+- Never more than a few thousand lines are in memory, however long the month was: they come through a cursor of the
+  server's and leave in pieces.
+- The same lines give the same bytes; a closed period's lines never change, and teams and clusters go by the slugs that
+  they had when it was closed. `tag` is another one when anything else changes that the bytes depend on: the organisation,
+  the layout, the library that writes Parquet.
+- Decimals have a point and no exponent, times are UTC and end in Z. Text that a spreadsheet would run is defused in CSV
+  as in the portal's other downloads; Parquet has it as it is.
+- Lines without a price are not in the file but counted: FOCUS has no row for them."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from enum import StrEnum
+from importlib.metadata import version
+
+from django.conf import settings
+
+from apps.chargeback.focus import COLUMNS, VERSION, Bill, Line, Value, values
+from apps.chargeback.models import BillingPeriod, LedgerEntry
+from apps.core.batches import batches
+from apps.core.csv import cell_text
+from apps.core.quantity import plain
+
+LAYOUT = 1
+"""Of the files: another number when the same lines are written differently."""
+FETCHED = 2_000
+CSV_LINES = 1_000
+_FIELDS = (
+    *("sequence", "correction", "corrects", "cluster_id", "team_id"),
+    *("cost_centre", "basis", "queue", "flavor", "resource", "model", "sharing_mode", "profile"),
+    *("priority_class", "borrowed", "seen", "starts_at", "ends_at", "unit_seconds", "version_id", "price_id"),
+    *("price__per", "currency", "price_per_hour", "factor", "priced_over", "priced_under", "amount"),
+)
+
+
+class Format(StrEnum):
+    """What a file is written as."""
+
+    CSV = "csv"
+    PARQUET = "parquet"
+
+    @property
+    def media_type(self) -> str:
+        return "text/csv; charset=utf-8" if self is Format.CSV else "application/vnd.apache.parquet"
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """A file that can be written once. `unpriced`: lines without a price, which it leaves out; `tag`: the same for the
+    same bytes."""
+
+    format: Format
+    bill: Bill
+    lines: Iterable[Line]
+    unpriced: int
+    tag: str
+
+    def pieces(self) -> Iterator[bytes]:
+        if self.format is Format.CSV:
+            return csv_pieces(self.lines, self.bill)
+        from apps.chargeback.focus_parquet import parquet_pieces
+
+        return parquet_pieces(self.lines, self.bill, unpriced=self.unpriced)
+
+
+def closed_export(period: BillingPeriod, format_: Format) -> Export:
+    """Of a closed period; its lines are read when the file is written."""
+    bill = Bill(settings.ORGANISATION, period.starts_at, period.ends_at, period.month)
+    unpriced = LedgerEntry.objects.filter(period=period, amount=None).count()
+    written_by = version("pyarrow") if format_ is Format.PARQUET else ""
+    told = [VERSION, LAYOUT, period.month, period.digest, format_, written_by, bill.organisation]
+    tag = hashlib.sha256(json.dumps(told).encode()).hexdigest()
+    return Export(format_, bill, closed_lines(period), unpriced, tag)
+
+
+def closed_lines(period: BillingPeriod, fetched: int = FETCHED) -> Iterator[Line]:
+    """The priced ones, `fetched` at a time."""
+    clusters, teams = (
+        {int(key): slug for key, slug in period.names[kind].items()} for kind in ("clusters", "teams")
+    )
+    found = LedgerEntry.objects.filter(period=period, amount__isnull=False).order_by("sequence")
+    rows = found.values_list(*_FIELDS).iterator(chunk_size=fetched)
+    for sequence, correction, corrects, cluster_id, team_id, *rest in rows:
+        yield Line(sequence, correction, corrects, clusters[cluster_id], teams.get(team_id), *rest)
+
+
+def csv_pieces(lines: Iterable[Line], bill: Bill) -> Iterator[bytes]:
+    """Without a byte order mark: it would become part of the first column's name."""
+    yield _csv_text([list(COLUMNS)])
+    for some in batches(lines, CSV_LINES):
+        yield _csv_text([_cell(value) for value in values(line, bill)] for line in some)
+
+
+def _csv_text(rows: Iterable[list[str]]) -> bytes:
+    text = io.StringIO(newline="")
+    csv.writer(text).writerows(rows)
+    return text.getvalue().encode()
+
+
+def _cell(value: Value) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, Decimal):
+        digits = plain(value)
+        return digits if "." in digits else f"{digits}.0"
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    return cell_text(value)
