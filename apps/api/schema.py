@@ -7,11 +7,12 @@ request; machine-readable names never change with it.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from django import forms
 from django.utils import translation
+from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import (
     OpenApiParameter,
     OpenApiResponse,
@@ -73,6 +74,11 @@ _IF_MATCH = OpenApiParameter(
     name="If-Match",
     location=OpenApiParameter.HEADER,
     description="The ETag as it was seen, instead of `version`.",
+)
+_IF_NONE_MATCH = OpenApiParameter(
+    name="If-None-Match",
+    location=OpenApiParameter.HEADER,
+    description="The ETag of the file that the caller has.",
 )
 _PROBLEMS = {
     (status, "application/problem+json"): OpenApiResponse(ProblemSerializer, description=text)
@@ -146,6 +152,35 @@ def documented_write(
             responses={**responses, **_PROBLEMS, **refused},
         )
         return extend_schema_view(**{method: schema})(view)
+
+    return decorate
+
+
+def documented_file(
+    *, operation: str, summary: str, media_types: tuple[str, ...], problems: Mapping[int, str]
+) -> Callable[[V], V]:
+    """Class decorator of a view that hands out a file. `problems`: statuses beside those of every route, with when."""
+
+    def decorate(view: V) -> V:
+        files: dict[Any, Any] = {(200, media_type): OpenApiTypes.BINARY for media_type in media_types}
+        refused = {
+            (code, "application/problem+json"): OpenApiResponse(ProblemSerializer, description=text)
+            for code, text in problems.items()
+        }
+        schema = extend_schema(
+            operation_id=operation,
+            summary=summary,
+            description=(sys.modules[view.__module__].__doc__ or "").strip(),
+            tags=[view.route],
+            parameters=[*_parameters(view), _IF_NONE_MATCH],
+            responses={
+                **files,
+                304: OpenApiResponse(description="The file is still the one of If-None-Match."),
+                **_PROBLEMS,
+                **refused,
+            },
+        )
+        return extend_schema_view(get=schema)(view)
 
     return decorate
 

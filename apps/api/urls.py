@@ -14,6 +14,7 @@ from apps.api.docs import SchemaView, docs
 from apps.api.explanation import ExplanationView
 from apps.api.fallback import FallbackView
 from apps.api.findings import FindingsView
+from apps.api.focus import FocusView
 from apps.api.gpu_weights import GpuWeightsView
 from apps.api.loans import LoansView
 from apps.api.nodes import NodesView, NodeView
@@ -105,6 +106,7 @@ urlpatterns = [
     re_path(
         rf"^v1/statements/(?P<month>{MONTH})/(?P<team>[-\w]+)/$", StatementView.as_view(), name="statement"
     ),
+    path("v1/focus/", FocusView.as_view(), name="focus"),
     path("v1/sources/", SourcesView.as_view(), name="sources"),
     path("schema/", SchemaView.as_view(), name="schema"),
     path("docs/", docs, name="docs"),

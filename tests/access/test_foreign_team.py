@@ -226,6 +226,7 @@ NAMELESS = {
     "console:unknown_texts": "for platform admins",
     "console:audit": "for platform admins",
     "api:audit": "for platform admins",
+    "api:focus": "for finance and platform admins",
     "console:glossary": "words, not objects",
     "api:what-if": "tested with bodies below",
     "api:quota-change-deed": "tested with bodies below",

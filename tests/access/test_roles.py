@@ -328,6 +328,11 @@ ROUTES: dict[str, list[Case]] = {
         ("/api/v1/statements/2025-01/none/", rest(NOTHING)),
         ("/api/v1/statements/2031-01/red/", rest(NOTHING)),
     ],
+    "api:focus": [
+        ("/api/v1/focus/?period=2025-01", rest(ALL_TEAMS)),
+        ("/api/v1/focus/?period=2025-02", (401, 404, 404, 404, 404, 409, 409)),
+        ("/api/v1/focus/?period=2031-01", (401, 404, 404, 404, 404, 400, 400)),
+    ],
     "api:sources": [("/api/v1/sources/", rest(EVERYBODY))],
     "api:schema": [("/api/schema/", rest(EVERYBODY))],
     "api:docs": [("/api/docs/", EVERYBODY)],

@@ -1,0 +1,97 @@
+"""The FOCUS file of a closed month over REST: who gets it, what it says about itself, and when it need not be sent."""
+
+from __future__ import annotations
+
+import csv
+import io
+from decimal import Decimal
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from django.test import Client
+
+from apps.accounts.models import User
+from apps.api.tests.test_problems import assert_problem, faults
+from apps.chargeback.models import BillingPeriod
+from apps.chargeback.tests.test_ledger import close_until_march, filled
+
+URL = "/api/v1/focus/?period=2026-03"
+
+
+@pytest.fixture
+def march(db: None, settings: object) -> BillingPeriod:
+    filled(settings)
+    return close_until_march()
+
+
+def client_of(role: str) -> Client:
+    client = Client()
+    client.force_login(User.objects.create(username=role, role=role))
+    return client
+
+
+def body(response: Any) -> bytes:
+    return b"".join(response.streaming_content)
+
+
+def test_finance_gets_the_closed_month_in_both_formats(march: BillingPeriod) -> None:
+    client = client_of("finance")
+    response = client.get(URL)
+    assert response.status_code == 200
+    assert response.streaming
+    assert response.headers["Content-Type"] == "text/csv; charset=utf-8"
+    assert response.headers["Content-Disposition"] == 'attachment; filename="focus-1.2-2026-03.csv"'
+    assert response.headers["X-Unpriced-Lines"] == "10"
+    rows = list(csv.DictReader(io.StringIO(body(response).decode(), newline="")))
+    assert len(rows) == march.entries - 10
+    assert round(sum(Decimal(row["BilledCost"]) for row in rows), 2) == Decimal("26151.61")
+    response = client.get(f"{URL}&format=parquet")
+    assert response.headers["Content-Type"] == "application/vnd.apache.parquet"
+    assert response.headers["Content-Disposition"] == 'attachment; filename="focus-1.2-2026-03.parquet"'
+    assert pq.read_table(io.BytesIO(body(response))).num_rows == len(rows)
+
+
+def test_who_has_the_file_gets_no_second_one(march: BillingPeriod) -> None:
+    client = client_of("platform_admin")
+    first = client.get(URL)
+    etag = first.headers["ETag"]
+    assert etag.startswith('"')
+    assert first.headers["Cache-Control"] == "max-age=3600, private"
+    assert {"Authorization", "Cookie"} <= set(first.headers["Vary"].replace(" ", "").split(","))
+    again = client.get(URL, headers={"If-None-Match": f'"other", {etag}'})
+    assert (again.status_code, again.content) == (304, b"")
+    assert (again.headers["ETag"], again.headers["Cache-Control"]) == (etag, first.headers["Cache-Control"])
+    assert body(client.get(URL)) == body(first)
+    other = client.get(f"{URL}&format=parquet", headers={"If-None-Match": etag})
+    assert other.status_code == 200
+    assert other.headers["ETag"] != etag
+
+
+def test_an_open_month_is_a_conflict_and_is_not_kept(march: BillingPeriod) -> None:
+    response = client_of("finance").get("/api/v1/focus/?period=2026-04")
+    assert_problem(response, 409, "not-closed")
+    assert "2026-04" in response.json()["detail"]
+    assert response.headers["Cache-Control"] == "private, no-cache"
+    assert not response.has_header("ETag")
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("", {("period", "required")}),
+        ("?period=2019-03", {("period", "no_period")}),
+        ("?period=2026-13", {("period", "invalid")}),
+        ("?period=2026-03&format=xlsx", {("format", "invalid_choice")}),
+        ("?period=2026-03&month=3", {("month", "unknown")}),
+    ],
+)
+def test_what_cannot_be_understood_is_named(db: None, query: str, found: set[tuple[str, str]]) -> None:
+    response = client_of("finance").get(f"/api/v1/focus/{query}")
+    assert faults(assert_problem(response, 400, "invalid-parameters")) == found
+
+
+def test_who_may_not_have_it_learns_of_no_month(march: BillingPeriod) -> None:
+    client = client_of("viewer")
+    closed, absent = client.get(URL), client.get("/api/v1/focus/?period=2019-03")
+    assert assert_problem(closed, 404, "not-found") == assert_problem(absent, 404, "not-found")
