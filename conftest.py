@@ -34,7 +34,13 @@ NEEDS = {
     "browser": (("chromium",), "no Chromium: apt-get install chromium fonts-noto-cjk"),
     "prometheus": (("prometheus",), "no Prometheus: apt-get install prometheus"),
 }
-CLUSTER_VARIABLE = "PORTAL_TEST_KUBECONFIG"
+NAMED = {
+    "cluster": (
+        "PORTAL_TEST_KUBECONFIG",
+        "set PORTAL_TEST_KUBECONFIG to a kubeconfig file to run this against a real API server",
+    ),
+    "focus": ("PORTAL_TEST_FOCUS", "./portal test --focus runs this with the validator"),
+}
 LONGEST_FIRST = (
     "tests/launcher/",
     "tests/browser/",
@@ -121,9 +127,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     for mark, (programs, how) in NEEDS.items():
         if item.get_closest_marker(mark) and not any(shutil.which(program) for program in programs):
             (pytest.fail if mark in required else pytest.skip)(how)
-    if item.get_closest_marker("cluster") and not os.environ.get(CLUSTER_VARIABLE):
-        how = f"set {CLUSTER_VARIABLE} to a kubeconfig file to run this against a real API server"
-        (pytest.fail if "cluster" in required else pytest.skip)(how)
+    for mark, (variable, how) in NAMED.items():
+        if item.get_closest_marker(mark) and not os.environ.get(variable):
+            (pytest.fail if mark in required else pytest.skip)(how)
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -67,6 +67,10 @@ def main(arguments: list[str]) -> int:
 def run(arguments: list[str]) -> int:
     # What these two are given belongs to pytest and Django.
     if arguments[:1] == ["test"]:
+        if "--focus" in arguments:
+            from .focus import run_focus
+
+            return run_focus(ROOT, [each for each in arguments[1:] if each != "--focus"])
         from .testing import run_tests
 
         return run_tests(ROOT, arguments[1:])

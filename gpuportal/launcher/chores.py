@@ -102,11 +102,15 @@ def bench(root: Path, name: str | None, *, as_json: bool) -> int:
 
 
 def lock(root: Path) -> int:
-    """Lock the requirements with hashes, for every platform and Python that we support."""
-    for name in ("requirements", "requirements-dev"):
+    """Lock the requirements with hashes, for every platform and Python that we support (the last: that it supports)."""
+    for name, python in (
+        ("requirements", "3.11"),
+        ("requirements-dev", "3.11"),
+        ("requirements-focus", "3.12"),
+    ):
         command = [
             *(sys.executable, "-m", "uv", "pip", "compile", f"{name}.in", "--generate-hashes"),
-            *("--python-version", "3.11", "--universal", "--quiet", "-o", f"{name}.txt"),
+            *("--python-version", python, "--universal", "--quiet", "-o", f"{name}.txt"),
         ]
         code = subprocess.run(command, cwd=root, check=False).returncode
         if code:

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -27,14 +27,15 @@ from .supervisor import Supervisor
 PARALLEL = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
 
 
-def run_tests(root: Path, arguments: list[str]) -> int:
+def run_tests(root: Path, arguments: list[str], more: Mapping[str, str] | None = None) -> int:
+    """`more`: of the environment."""
     signals = Signals()
     supervisor = Supervisor(lambda text: print(text, file=sys.stderr))
     try:
         with temporary_folder() as folder:
             try:
                 try:
-                    return _run_on_servers(root, arguments, folder, supervisor)
+                    return _run_on_servers(root, arguments, folder, supervisor, more or {})
                 finally:
                     signals.stopping()
             finally:
@@ -43,11 +44,13 @@ def run_tests(root: Path, arguments: list[str]) -> int:
         return 130
 
 
-def _run_on_servers(root: Path, arguments: list[str], folder: Path, supervisor: Supervisor) -> int:
+def _run_on_servers(
+    root: Path, arguments: list[str], folder: Path, supervisor: Supervisor, more: Mapping[str, str]
+) -> int:
     plan = servers.plan(folders_for(root, folder), "portal", durable=False)
     plan.start(supervisor)
     plan.wait()
-    environment = {**os.environ, **plan.environment(), "PORTAL_PROCESS": "test", "PATH": _path()}
+    environment = {**os.environ, **plan.environment(), "PORTAL_PROCESS": "test", "PATH": _path(), **more}
     environment.pop("PORTAL_VAR")
     return _run_pytest(root, arguments, environment)
 
