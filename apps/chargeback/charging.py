@@ -88,8 +88,10 @@ def _add(
 def _price(tariff: Tariff, start: datetime, end: datetime, *, billed: bool) -> Missing:
     """Fill `charge_kinds` for [start, end), with `billed` for what has been billed of it as well."""
     with connection.cursor() as cursor:
-        cursor.execute("DROP TABLE IF EXISTS charge_kinds")
         cursor.execute(sql.MAKE_KINDS)
+        cursor.execute(
+            "TRUNCATE charge_kinds"
+        )  # kept: each table that is made and dropped holds locks until the end
         edges = [start, *tariff.changes(start, end), end]
         for low, high in pairwise(edges):
             uses = set(_kinds(cursor, sql.KINDS_OF, low, high))

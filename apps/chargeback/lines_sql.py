@@ -28,7 +28,7 @@ FOR_SUMS = ("enable_sort = off",)
 CHECK_WITH_EACH = "SET CONSTRAINTS ALL IMMEDIATE"
 
 MAKE_KINDS = """
-CREATE TEMPORARY TABLE charge_kinds (
+CREATE TEMPORARY TABLE IF NOT EXISTS charge_kinds (
   low timestamptz NOT NULL, high timestamptz NOT NULL,
   cluster_id bigint, basis text, model text, sharing_mode text, profile text, weight_over bigint, weight_under bigint,
   priority_class text, borrowed boolean,
