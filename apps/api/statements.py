@@ -4,17 +4,16 @@ provisional."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from django.http import Http404, HttpResponseBase
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.accounts.models import Team
-from apps.api.base import Reading
+from apps.api.base import ListView, Reading
 from apps.api.billing_periods import MoneyTotals
 from apps.api.fields import Amounts, DecimalText, Text
+from apps.api.pagination import Key, PageForm, next_link, page_of_rows
 from apps.api.period_answers import PeriodAnswers, freshness_of, period_or_404
 from apps.api.rates import BASES
 from apps.api.schema import documented
@@ -79,40 +78,49 @@ class StatementSerializer(StatementItemSerializer):
     lines = StatementLineSerializer(many=True, read_only=True)
 
 
-class StatementsAnswer(PeriodAnswers):
-    """All statements of a period are computed together; a page of them is all."""
-
+@documented(operation="statements", summary="Statements of a period, one per team; that of nobody last")
+class StatementsView(PeriodAnswers, ListView):
     route = "statements"
-
-
-@documented(operation="statements", summary="Statements of a period, one per team")
-class StatementsView(StatementsAnswer):
     item = StatementItemSerializer
     filter_class = StatementsForm
+    key_shape = (int, str)
 
     def get(self, request: Request) -> HttpResponseBase:
-        reading = self.read(request)
+        paging = self.page_form(request.query_params, route=self.route, shape=self.key_shape)
+        reading = self.read(request, paging)
         period: BillingPeriod = reading.form.cleaned_data["period"]
-        return self.about(request, reading, period, lambda: self._told(reading, period))
+        return self.about(request, reading, period, lambda: self._told(request, reading, paging, period))
 
-    def _told(self, reading: Reading, period: BillingPeriod) -> Response:
-        team = reading.form.cleaned_data["team"]
-        found: Sequence[Statement] = statements(period, team_ids=reading.team_ids)
-        if team:
-            wanted = None if team == UNBOUND else Team.objects.get(slug=team).pk
-            found = [one for one in found if (one.team.pk if one.team else None) == wanted]
+    def _told(self, request: Request, reading: Reading, paging: PageForm, period: BillingPeriod) -> Response:
+        found = page_of_rows(
+            self._chosen(reading, period), key=_key, after=paging.cleaned_data["cursor"], size=paging.size
+        )
         return Response(
             {
                 **self.envelope(reading, freshness_of(period)),
-                "result": self.item(found, many=True).data,
+                "next": next_link(request, found.last, route=self.route),
+                "results": self.item(found.rows, many=True).data,
             }
         )
+
+    def _chosen(self, reading: Reading, period: BillingPeriod) -> list[Statement]:
+        found = statements(period, team_ids=reading.team_ids)
+        team = reading.form.cleaned_data["team"]
+        if not team:
+            return found
+        wanted = None if team == UNBOUND else Team.objects.get(slug=team)
+        return [one for one in found if one.team == wanted]
+
+
+def _key(statement: Statement) -> Key:
+    return (int(statement.team is None), statement.slug)
 
 
 @documented(
     operation="statement", summary="One team's statement of a period; the team - is what belonged to nobody"
 )
-class StatementView(StatementsAnswer):
+class StatementView(PeriodAnswers):
+    route = "statements"
     item = StatementSerializer
 
     def get(self, request: Request, month: str, team: str) -> HttpResponseBase:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+from django.contrib import admin
 from django.urls import reverse
 from django.utils.functional import Promise
 from django.utils.html import format_html, format_html_join
@@ -71,6 +72,8 @@ def subject_url(entry: AuditEntry, *, staff: bool) -> str:
         return address("sources", cluster=entry.cluster_slug)
     meta = _ADMIN_PAGES.get(kind)
     if meta is None or not staff or entry.action.endswith(".delete"):
+        return ""
+    if not admin.site.is_registered(meta.model):  # a part of something else, such as a price of a rate card
         return ""
     return reverse(f"admin:{meta.app_label}_{meta.model_name}_change", args=[pk])
 

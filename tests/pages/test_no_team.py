@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from apps.accounts.models import Team, User
-from apps.api.tests.world import World
+from apps.api.tests.world import World, make_world
 from apps.fleet.models import TeamBinding
 from apps.usage.models import UsageHour
 
@@ -16,7 +16,8 @@ NOT_YOURS = "You belong to no team yet. A platform admin can add you to one."
 
 
 @pytest.fixture
-def without_teams(world: World) -> World:
+def without_teams(db: None) -> World:
+    world = make_world(charged=False)
     UsageHour.objects.all().delete()
     TeamBinding.objects.all().delete()
     Team.objects.all().delete()

@@ -69,7 +69,7 @@ def test_statements_are_what_was_worked_out_and_add_up_to_the_period(finance: Cl
     close_until_march()
     told = body(finance, "billing-periods/2026-03/")["result"]
     assert (told["state"], told["totals"]) == ("closed", {"EUR": str(EXPECTED["total"])})
-    found = body(finance, "statements/?period=2026-03")["result"]
+    found = body(finance, "statements/?period=2026-03")["results"]
     assert {one["team"]: one["totals"]["EUR"] for one in found if one["totals"]} == EXPECTED["statements"]
     total = sum(Decimal(one["totals"].get("EUR", 0)) for one in found)
     assert total == Decimal(EXPECTED["total"])
@@ -92,12 +92,12 @@ def test_a_statements_lines_add_up_to_it_and_say_what_has_no_price(finance: Clie
 def test_before_the_close_the_same_is_told_provisionally(finance: Client) -> None:
     for period in keep_periods(LATER):
         provide(period.pk, now=LATER)
-    before = body(finance, "statements/?period=2026-03")["result"]
+    before = body(finance, "statements/?period=2026-03")["results"]
     assert {one["provisional"] for one in before} == {True}
     lines = pull(finance, "charges/?period=2026-03&page_size=7")
     assert [line["sequence"] for line in lines] == list(range(1, len(lines) + 1))
     close_until_march()
-    after = body(finance, "statements/?period=2026-03")["result"]
+    after = body(finance, "statements/?period=2026-03")["results"]
     assert [one | {"provisional": False} for one in before] == after
     closed = pull(finance, "charges/?period=2026-03")
     first = closed[0]["sequence"] - 1
@@ -201,7 +201,7 @@ def test_lines_and_statements_are_of_the_own_teams(
     world: World, month: str, role: str, teams: list[str]
 ) -> None:
     client = world.client(role)
-    assert [one["team"] for one in body(client, f"statements/?period={month}")["result"]] == teams
+    assert [one["team"] for one in body(client, f"statements/?period={month}")["results"]] == teams
     found = {line["team"] for line in pull(client, f"charges/?period={month}")}
     assert found == set(teams)
     period = body(client, f"billing-periods/{month}/")["result"]

@@ -19,6 +19,7 @@ from apps.api.urls import urlpatterns
 
 CHANGE = "/api/v1/quota-changes/{id}/"
 METHODS = {
+    "/api/v1/billing-periods/{month}/close/": {"post"},
     "/api/v1/quotas/what-if/": {"post"},
     "/api/v1/quota-changes/": {"get", "post"},
     CHANGE: {"get", "put", "patch"},
@@ -26,6 +27,7 @@ METHODS = {
 }
 BEYOND_200 = {
     ("/api/v1/focus/", "get"): {"200", "304", "409"},
+    ("/api/v1/billing-periods/{month}/close/", "post"): {"200", "403", "409"},
     ("/api/v1/quota-changes/", "post"): {"201", "403", "422"},
     (CHANGE, "put"): {"200", "403", "409", "422", "428"},
     (CHANGE, "patch"): {"200", "403", "409", "422", "428"},
@@ -99,6 +101,10 @@ def test_a_list_answers_what_the_document_promises(world: World, schema: dict[st
         ("clusters/{slug}/", "clusters/east/"),
         ("teams/{slug}/", "teams/red/"),
         ("nodes/{cluster}/{name}/", "nodes/east/gpu-1/"),
+        ("billing-periods/{month}/", "billing-periods/2025-01/"),
+        ("billing-periods/{month}/", "billing-periods/2025-02/"),
+        ("statements/", "statements/?period=2025-01"),
+        ("statements/{month}/{team}/", "statements/2025-02/red/"),
         ("workloads/{uid}/", "workloads/uid-red-waits/"),
     ],
 )
