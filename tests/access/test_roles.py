@@ -378,7 +378,7 @@ def test_each_role_gets_what_it_may(world: World, name: str, path: str, expected
 FINANCE = frozenset(
     {
         "api:schema", "api:rates", "api:charges", "api:usage", "api:usage-hours", "api:billing-periods",
-        "api:billing-period", "api:billing-period-close", "api:statements", "api:statement",
+        "api:billing-period", "api:billing-period-close", "api:statements", "api:statement", "api:focus",
     }
 )  # fmt: skip
 REST = [case for case in CASES if case[0].startswith("api:") and case[0] != "api:docs"]
