@@ -2,7 +2,7 @@
 
 `./portal test` starts PostgreSQL and Redis and sets DATABASE_URL and REDIS_URL; a plain `pytest` uses whatever
 servers these variables name. With several pytest processes each has its own database (pytest-django) and its own
-Redis database, and the tests of one file stay in one process.
+Redis database, and the tests of one file stay in one process (`tests/scheduling.py`).
 
 What a machine lacks is reported as skipped with how to get it; PORTAL_TEST_REQUIRE=browser,prometheus,… makes that
 a failure.
@@ -67,6 +67,16 @@ _own_redis_database()
 def _place(item: pytest.Item) -> int:
     path = item.nodeid
     return next((n for n, folder in enumerate(LONGEST_FIRST) if path.startswith(folder)), len(LONGEST_FIRST))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """By file; other ways (`--dist`) stay what they are."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from tests.scheduling import FilesAndFolders
+
+    return FilesAndFolders(config, log)
 
 
 @pytest.hookimpl(trylast=True)

@@ -164,6 +164,7 @@ SAME_EVERYWHERE = {
     "Volcano",
     "kubectl get node",
     "cpu=16 memory=64Gi",
+    "Authorization: Bearer …",
 }
 READ_ALOUD = r'(?:aria-label|title|placeholder|alt)="([^"]*)"'
 
