@@ -146,11 +146,10 @@ def _overview(
 
 
 def _opened(request: HttpRequest, period: Period | None) -> Page:
-    """As of when the period's lines were computed last; without any period nothing has been read."""
+    """As of when the period's lines were computed last: it is the portal's own, whatever was read from the clusters since."""
     page = Page.open(request, sources=())
-    if period is None:
-        return page
-    return replace(page, as_of=AsOf(observed_at=period.closed_at or period.updated_at, state=State.OK))
+    at = page.now if period is None else period.closed_at or period.updated_at
+    return replace(page, as_of=AsOf(observed_at=at, state=State.OK))
 
 
 def _chosen(months: list[Period], month: str) -> Period | None:

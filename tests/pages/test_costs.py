@@ -149,4 +149,6 @@ def test_the_trend_is_of_the_readers_teams(world: World) -> None:
 def test_before_the_first_hour_the_page_says_so() -> None:
     client = Client()
     client.force_login(User.objects.create_user("books", role="finance"))
-    assert "No hours of use have been computed yet" in text(client, "/chargeback/")
+    body = text(client, "/chargeback/")
+    assert "No hours of use have been computed yet" in body
+    assert "Nothing has been read from the clusters yet" not in body
