@@ -7,7 +7,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
-from django.http import Http404, HttpResponseBase
+from django.http import HttpResponseBase
 from django.utils import timezone
 from django.utils.translation import gettext as _
 from drf_spectacular.utils import extend_schema_field
@@ -141,9 +141,7 @@ class ClosePeriodView(BillingPeriodView):
 
     def post(self, request: Request, month: str) -> Response:
         reading = self.read(request)
-        period = BillingPeriod.objects.filter(month=month).first()
-        if period is None:
-            raise Http404
+        period = period_or_404(month)
         if not may_close(reading.user):
             return self._refused(
                 request, 403, "role", _("Only finance and platform admins close periods."), {}

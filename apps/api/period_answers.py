@@ -17,6 +17,7 @@ from rest_framework.request import Request
 
 from apps.api.base import Reading, ReadView
 from apps.chargeback.models import BillingPeriod
+from apps.chargeback.overview import period_of
 from apps.observations.selectors import AsOf, State
 
 FORM = "1"
@@ -26,7 +27,7 @@ KEPT_SECONDS = 3600
 
 
 def period_or_404(month: str) -> BillingPeriod:
-    found = BillingPeriod.objects.filter(month=month).first()
+    found = period_of(month)
     if found is None:
         raise Http404
     return found

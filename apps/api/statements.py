@@ -5,11 +5,13 @@ provisional."""
 from __future__ import annotations
 
 from django.http import Http404, HttpResponseBase
+from django.shortcuts import get_object_or_404
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.accounts.models import Team
+from apps.accounts.selectors import visible_teams
 from apps.api.base import ListView, Reading
 from apps.api.billing_periods import MoneyTotals
 from apps.api.fields import Amounts, DecimalText, Text
@@ -134,11 +136,7 @@ class StatementView(PeriodAnswers):
             if reading.team_ids is not None:
                 raise Http404
             return None
-        teams = Team.objects.filter(slug=slug)
-        found = (teams if reading.team_ids is None else teams.filter(pk__in=reading.team_ids)).first()
-        if found is None:
-            raise Http404
-        return found
+        return get_object_or_404(visible_teams(reading.user), slug=slug)
 
     def _told(self, reading: Reading, period: BillingPeriod, owner: Team | None) -> Response:
         found = statement_of(period, owner)

@@ -11,6 +11,7 @@ from django.utils.translation import gettext_lazy as _
 
 from apps.chargeback.charge_lines import ChargeCriteria
 from apps.chargeback.models import BillingPeriod, RatePrice
+from apps.chargeback.overview import period_of
 from apps.chargeback.periods import Month
 from apps.fleet.filters import TeamScopeForm
 from apps.fleet.models import Cluster
@@ -32,7 +33,7 @@ class PeriodField(forms.CharField):
             month = Month.parse(text)
         except ValueError as error:
             raise ValidationError(_("Give a month such as 2026-03."), code="invalid") from error
-        found = BillingPeriod.objects.filter(month=str(month)).first()
+        found = period_of(str(month))
         if found is None:
             raise ValidationError(_("There is no billing period of this month."), code="no_period")
         return found

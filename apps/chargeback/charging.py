@@ -19,12 +19,11 @@ from typing import Any
 from django.db import connection
 
 from apps.chargeback import lines_sql as sql
-from apps.chargeback.models import BillingPeriod, LedgerEntry, ProvisionalLine
+from apps.chargeback.models import BillingPeriod
 from apps.chargeback.rate_cards import load_tariff
+from apps.chargeback.statements import Lines
 from apps.chargeback.tariff import Tariff, Use
 from apps.core.quantity import plain
-
-Lines = type[LedgerEntry] | type[ProvisionalLine]
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,10 +18,11 @@ from django.db import connection, transaction
 
 from apps.accounts.models import Team, User
 from apps.chargeback import lines_sql as sql
-from apps.chargeback.charging import Lines, Missing, add_corrections, add_use, price_use
+from apps.chargeback.charge_lines import last_sequence
+from apps.chargeback.charging import Missing, add_corrections, add_use, price_use
 from apps.chargeback.models import BillingPeriod, LedgerEntry, ProvisionalLine
 from apps.chargeback.periods import months
-from apps.chargeback.statements import totals_by_team, totals_of
+from apps.chargeback.statements import Lines, totals_by_team, totals_of
 from apps.core.windows import floor_hour
 from apps.fleet.models import Cluster
 from apps.usage.selectors import allocation_done_until, first_allocation
@@ -72,7 +73,7 @@ def close(period_id: int, *, by: User | None, reason: str, now: datetime) -> Bil
         missing = price_use(period)
         if missing and not reason.strip():
             raise NotClosable("accept", missing.as_json())
-        last = LedgerEntry.objects.order_by("-sequence").values_list("sequence", flat=True).first() or 0
+        last = last_sequence()
         _set(sql.FOR_MANY)
         period.entries = add_use(period, LedgerEntry, after=last)
         period.entries += add_corrections(period, LedgerEntry, after=last + period.entries)

@@ -90,7 +90,7 @@ def team_costs(period: BillingPeriod, *, team_ids: Collection[int] | None) -> li
 
 def _costs(statement: Statement, before: BillingPeriod | None) -> list[TeamCost]:
     team = statement.team
-    earlier = {} if before is None else before.by_team.get(NOBODY if team is None else str(team.pk), {})
+    earlier = {} if before is None else _totals_of(before, team)
     by_model = _by_model(statement)
     currencies = sorted({*statement.totals, *earlier}) or [""]
     return [
@@ -101,7 +101,7 @@ def _costs(statement: Statement, before: BillingPeriod | None) -> list[TeamCost]
             amount=statement.totals.get(currency, Decimal(0) if currency else None),
             before=None
             if before is None or not currency
-            else round_money(Decimal(earlier.get(currency, "0")), currency),
+            else earlier.get(currency, round_money(Decimal(0), currency)),
             models={model: amount for (model, code), amount in by_model.items() if code == currency},
             unpriced=statement.unpriced if place == 0 else {},
         )
@@ -147,13 +147,16 @@ def latest_costs(team: Team) -> list[tuple[BillingPeriod, Mapping[str, Decimal]]
     return [
         (
             period,
-            {
-                code: round_money(Decimal(amount), code)
-                for code, amount in period.by_team.get(str(team.pk), {}).items()
-            },
+            _totals_of(period, team),
         )
         for period in periods
     ]
+
+
+def _totals_of(period: BillingPeriod, team: Team | None) -> dict[str, Decimal]:
+    """{currency: total of the team's statement, with the currency's digits}, as kept with the period."""
+    kept = period.by_team.get(NOBODY if team is None else str(team.pk), {})
+    return {code: round_money(Decimal(amount), code) for code, amount in kept.items()}
 
 
 def cost_trend(*, team_ids: Collection[int] | None) -> Trend:

@@ -27,6 +27,7 @@ from apps.chargeback.statement import lines
 from apps.core.quantity import plain
 
 HOUR = 3600
+Lines = type[LedgerEntry] | type[ProvisionalLine]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,7 @@ class Statement:
         return str(self.period.names.get("teams", {}).get(str(self.team.pk), self.team.slug))
 
 
-def lines_model(period: BillingPeriod) -> type[LedgerEntry] | type[ProvisionalLine]:
+def lines_model(period: BillingPeriod) -> Lines:
     return LedgerEntry if period.is_closed else ProvisionalLine
 
 
@@ -102,7 +103,7 @@ def statement_of(period: BillingPeriod, team: Team | None) -> Statement:
 Totals = dict[str, dict[str, str]]
 
 
-def totals_by_team(period: BillingPeriod, model: type[LedgerEntry] | type[ProvisionalLine]) -> Totals:
+def totals_by_team(period: BillingPeriod, model: Lines) -> Totals:
     """{team's id as text, "" for nobody: {currency: total of its statement}} of the lines in `model`."""
     found: Totals = {}
     for team_id, group in groupby(_rows(period, model, None), key=itemgetter(0)):
@@ -131,7 +132,7 @@ Row = tuple[Any, ...]
 
 def _rows(
     period: BillingPeriod,
-    model: type[LedgerEntry] | type[ProvisionalLine],
+    model: Lines,
     team_ids: Collection[int] | None,
 ) -> list[Row]:
     teams = None if team_ids is None else list(team_ids)
