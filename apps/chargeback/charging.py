@@ -1,6 +1,6 @@
 """Lines of a period: what was held in it, priced, and what has to be corrected of the periods before.
 
-Input: allocation hours and published rate cards; output: rows of the ledger or of the provisional lines. Invariants
+Input: allocation hours, shares of idle capacity and published rate cards; output: rows of the ledger or of the provisional lines. Invariants
 - Both come about by the same statements: what a close would bill is what was shown before.
 - Of a basis that the rate card does not price at all nothing is billed; what it prices in general and not in this case is
   a line without an amount.
@@ -9,9 +9,11 @@ Input: allocation hours and published rate cards; output: rows of the ledger or 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any
@@ -19,6 +21,7 @@ from typing import Any
 from django.db import connection
 
 from apps.chargeback import lines_sql as sql
+from apps.chargeback.idle_shares import fill_shares
 from apps.chargeback.models import BillingPeriod
 from apps.chargeback.rate_cards import load_tariff
 from apps.chargeback.statements import Lines
@@ -40,14 +43,20 @@ class Missing:
         return {"unpriced": self.unpriced, "left_out": self.left_out} if self else {}
 
 
-def price_use(period: BillingPeriod) -> Missing:
-    """Make the table of prices for what was held in the period; what is missing in it. Within a transaction."""
-    return _price(load_tariff(), period.starts_at, period.ends_at, billed=False)
+def price_use(period: BillingPeriod, *, until: datetime | None = None) -> Missing:
+    """Make the tables of prices and of idle shares for the period, as far as it has come by `until` (None: all of it);
+    what is missing in it. Within a transaction."""
+    tariff = load_tariff()
+    _price(tariff, period.starts_at, period.ends_at, billed=False)
+    _price_idle(tariff, period.starts_at, period.ends_at, until=until)
+    return _missing(period.starts_at, period.ends_at)
 
 
 def add_use(period: BillingPeriod, lines: Lines, *, after: int) -> int:
-    """Lines of what was held in the period, after `price_use`, numbered from `after` + 1; how many."""
-    return _add(sql.ADD_USE, lines, period, after, period.starts_at, period.ends_at)
+    """Lines of what was held in the period and then of what was idle, after `price_use`, numbered from `after` + 1; how
+    many."""
+    added = _add(sql.add_use, lines, period, after, period.starts_at, period.ends_at)
+    return added + _add_shares(sql.add_use, lines, period, after + added, period)
 
 
 def add_corrections(period: BillingPeriod, lines: Lines, *, after: int, since: datetime | None = None) -> int:
@@ -58,7 +67,9 @@ def add_corrections(period: BillingPeriod, lines: Lines, *, after: int, since: d
     for earlier in closed if since is None else closed.filter(ends_at__gt=since):
         low = earlier.starts_at if since is None else max(earlier.starts_at, since)
         _price(tariff, low, earlier.ends_at, billed=True)
-        added += _add(sql.ADD_CORRECTIONS, lines, period, after + added, low, earlier.ends_at)
+        _price_idle(tariff, earlier.starts_at, earlier.ends_at)
+        added += _add(sql.add_corrections, lines, period, after + added, low, earlier.ends_at)
+        added += _add_shares(sql.add_corrections, lines, period, after + added, earlier)
     return added
 
 
@@ -67,8 +78,12 @@ AT_ONCE = timedelta(days=1)
 when they start, so that it is that of all at once."""
 
 
+Adding = Callable[[str, str], str]
+"""The statement, of the table of lines and of what they are made of."""
+
+
 def _add(
-    statement: str, lines: Lines, period: BillingPeriod, after: int, start: datetime, end: datetime
+    adding: Adding, lines: Lines, period: BillingPeriod, after: int, start: datetime, end: datetime
 ) -> int:
     added, low = 0, start
     with connection.cursor() as cursor:
@@ -76,15 +91,23 @@ def _add(
         while low < end:
             high = min(low + AT_ONCE, end)
             given: dict[str, Any] = {"after": after + added, "period": period.pk, "low": low, "high": high}
-            cursor.execute(statement.format(lines=lines._meta.db_table), given)
+            cursor.execute(adding(lines._meta.db_table, sql.HOURS), given)
             added, low = added + int(cursor.rowcount), high
     return added
+
+
+def _add_shares(adding: Adding, lines: Lines, period: BillingPeriod, after: int, of: BillingPeriod) -> int:
+    """Shares of idle capacity are few: those of a whole period at once."""
+    with connection.cursor() as cursor:
+        given: dict[str, Any] = {"after": after, "period": period.pk, "low": of.starts_at, "high": of.ends_at}
+        cursor.execute(adding(lines._meta.db_table, sql.SHARES), given)
+        return int(cursor.rowcount)
 
 
 # ---- prices ---------------------------------------------------------------------------------------------------------
 
 
-def _price(tariff: Tariff, start: datetime, end: datetime, *, billed: bool) -> Missing:
+def _price(tariff: Tariff, start: datetime, end: datetime, *, billed: bool) -> None:
     """Fill `charge_kinds` for [start, end), with `billed` for what has been billed of it as well."""
     with connection.cursor() as cursor:
         cursor.execute(sql.MAKE_KINDS)
@@ -96,17 +119,37 @@ def _price(tariff: Tariff, start: datetime, end: datetime, *, billed: bool) -> M
             uses = set(_kinds(cursor, sql.KINDS_OF, low, high))
             if billed:
                 uses |= set(_kinds(cursor, sql.KINDS_BILLED, low, high))
-            rows = [(low, high, *row) for row in _priced(tariff, low, uses)]
-            cursor.executemany(
-                f"INSERT INTO charge_kinds VALUES ({', '.join(['%s'] * 18)})",  # noqa: S608
-                rows,
-            )
+            _insert(cursor, low, high, _priced(tariff, low, uses))
         cursor.execute("ANALYZE charge_kinds")
-        bounds = {"low": start, "high": end}
-        return Missing(_hours(cursor, sql.UNPRICED, bounds), _hours(cursor, sql.LEFT_OUT, bounds))
+
+
+def _price_idle(tariff: Tariff, start: datetime, end: datetime, *, until: datetime | None = None) -> None:
+    """Fill `idle_shares` for a whole period, and `charge_kinds` with what they cost."""
+    shared = fill_shares(tariff, start, end, until=until or end)
+    with connection.cursor() as cursor:
+        for one in shared:
+            uses = _kinds(cursor, sql.IDLE_KINDS, one.low, one.high)
+            _insert(cursor, one.low, one.high, _priced(tariff, one.low, uses))
+
+
+def _missing(start: datetime, end: datetime) -> Missing:
+    bounds = {"low": start, "high": end}
+    unpriced: defaultdict[str, Decimal] = defaultdict(Decimal)
+    with connection.cursor() as cursor:
+        for statement in sql.UNPRICED.values():
+            for resource, seconds in _seconds(cursor, statement, bounds).items():
+                unpriced[resource] += seconds
+        return Missing(_hours(unpriced), _hours(_seconds(cursor, sql.LEFT_OUT, bounds)))
 
 
 Row = tuple[Any, ...]
+
+
+def _insert(cursor: Any, low: datetime, high: datetime, priced: Iterable[Row]) -> None:
+    cursor.executemany(
+        f"INSERT INTO charge_kinds VALUES ({', '.join(['%s'] * 18)})",  # noqa: S608
+        [(low, high, *row) for row in priced],
+    )
 
 
 def _kinds(cursor: Any, statement: str, low: datetime, high: datetime) -> list[Row]:
@@ -143,6 +186,10 @@ def _use(row: Row) -> Use:
     return Use(basis, cluster_id, model, mode, profile, weight, priority_class, borrowed)
 
 
-def _hours(cursor: Any, statement: str, bounds: Mapping[str, datetime]) -> dict[str, str]:
+def _seconds(cursor: Any, statement: str, bounds: Mapping[str, datetime]) -> dict[str, Decimal]:
     cursor.execute(statement, bounds)
-    return {resource: plain(round(seconds / 3600, 6)) for resource, seconds in cursor.fetchall()}
+    return dict(cursor.fetchall())
+
+
+def _hours(seconds: Mapping[str, Decimal]) -> dict[str, str]:
+    return {resource: plain(round(found / 3600, 6)) for resource, found in sorted(seconds.items())}

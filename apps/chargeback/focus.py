@@ -100,7 +100,12 @@ UNITS: Mapping[str, str] = {
 }
 ANY_UNIT = "Device"
 CARD = UNITS[SharingMode.EXCLUSIVE]
-HELD = {"reserved": "reserved quota", "pod": "bound pods", "nominal": "nominal quota"}
+HELD = {
+    "reserved": "reserved quota",
+    "pod": "bound pods",
+    "nominal": "nominal quota",
+    "idle": "idle capacity",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from apps.chargeback.charging import Missing, add_corrections, add_use, price_us
 from apps.chargeback.models import BillingPeriod, LedgerEntry, ProvisionalLine
 from apps.chargeback.periods import months
 from apps.chargeback.statements import Lines, totals_by_team, totals_of
+from apps.chargeback.team_use import fill_use
 from apps.core.windows import floor_hour
 from apps.fleet.models import Cluster
 from apps.usage.selectors import allocation_done_until, first_allocation
@@ -79,6 +80,7 @@ def close(period_id: int, *, by: User | None, reason: str, now: datetime) -> Bil
         period.entries += add_corrections(period, LedgerEntry, after=last + period.entries)
         ProvisionalLine.objects.filter(period=period).delete()
         _sum_up(period, LedgerEntry, missing)
+        fill_use(period)
         period.digest, period.names = digest_of(period), _names_of_today()
         period.state, period.closed_at, period.closed_by, period.reason = Closed, now, by, reason.strip()
         period.updated_at = now
@@ -113,7 +115,7 @@ def provide(period_id: int, *, now: datetime) -> BillingPeriod:
         if period.is_closed:
             return period
         ProvisionalLine.objects.filter(period=period).delete()
-        missing = price_use(period)
+        missing = price_use(period, until=floor_hour(now))
         _set(sql.FOR_MANY)
         period.entries = add_use(period, ProvisionalLine, after=0)
         if not BillingPeriod.objects.filter(state=Open, ends_at__lte=period.starts_at).exists():
@@ -121,6 +123,7 @@ def provide(period_id: int, *, now: datetime) -> BillingPeriod:
                 period, ProvisionalLine, after=period.entries, since=_unchanged_until()
             )
         _sum_up(period, ProvisionalLine, missing)
+        fill_use(period)
         period.updated_at = now
         period.save()
     return period

@@ -51,48 +51,67 @@ _COLUMNS = (
 )
 _ORDER = ", ".join(f"a.{name}" for name in KEY)
 
-# Use of the period itself, in the order of its key.
-ADD_USE = f"""
+# Use of the period itself, in the order of its key. `source`: hours of allocation, or shares of idle capacity.
+_ADD_USE = f"""
 INSERT INTO {{lines}} ({_COLUMNS})
 SELECT %(after)s + row_number() OVER (ORDER BY {_ORDER}), %(period)s, false, NULL,
   {_ORDER}, a.unit_seconds, {", ".join(f"k.{name}" for name in PRICED)}, {_AMOUNT.format(units="a.unit_seconds")}
-FROM usage_allocationhour a
+FROM {{source}} a
 JOIN charge_kinds k ON a.starts_at >= k.low AND a.starts_at < k.high AND {_SAME_USE}
 WHERE a.starts_at >= %(low)s AND a.starts_at < %(high)s AND {COUNTS}
 """  # noqa: S608
+HOURS, SHARES = "usage_allocationhour", "idle_shares"
 
 # What the hours of closed periods say now, less what was billed of them, at the price of then.
 _SAME_KEY = " AND ".join(f"b.{name} IS NOT DISTINCT FROM a.{name}" for name in KEY)
-ADD_CORRECTIONS = f"""
+_ADD_CORRECTIONS = f"""
 INSERT INTO {{lines}} ({_COLUMNS})
 SELECT %(after)s + row_number() OVER (ORDER BY {_ORDER}), %(period)s, true, a.corrects,
   {_ORDER}, a.difference, {", ".join(f"k.{name}" for name in PRICED)}, {_AMOUNT.format(units="a.difference")}
 FROM (
   SELECT {", ".join(KEY)}, sum(unit_seconds) AS difference, min(sequence) AS corrects
   FROM (
-    SELECT {", ".join(KEY)}, a.unit_seconds, NULL::bigint AS sequence FROM usage_allocationhour a
+    SELECT {", ".join(KEY)}, a.unit_seconds, NULL::bigint AS sequence FROM {{source}} a
     WHERE a.starts_at >= %(low)s AND a.starts_at < %(high)s AND {COUNTS}
       AND a.basis IN (SELECT DISTINCT k.basis FROM charge_kinds k)
     UNION ALL
     SELECT {", ".join(KEY)}, -e.unit_seconds, CASE WHEN NOT e.correction THEN e.sequence END
     FROM chargeback_ledgerentry e WHERE e.starts_at >= %(low)s AND e.starts_at < %(high)s
+      AND (e.basis = 'idle') = {{idle}}
   ) both_sides
   GROUP BY {", ".join(KEY)} HAVING sum(unit_seconds) <> 0
 ) a
 JOIN charge_kinds k ON a.starts_at >= k.low AND a.starts_at < k.high AND {_SAME_USE}
 """  # noqa: S608
+
+
+def add_use(lines: str, source: str) -> str:
+    return _ADD_USE.format(lines=lines, source=source)
+
+
+def add_corrections(lines: str, source: str) -> str:
+    return _ADD_CORRECTIONS.format(lines=lines, source=source, idle=source == SHARES)
+
+
 # A correction of what has no hours any more needs its kind too.
 KINDS_BILLED = f"""
 SELECT DISTINCT {", ".join(f"a.{name}" for name in USE)} FROM chargeback_ledgerentry a
-WHERE a.starts_at >= %(low)s AND a.starts_at < %(high)s
+WHERE a.starts_at >= %(low)s AND a.starts_at < %(high)s AND a.basis <> 'idle'
+"""  # noqa: S608
+IDLE_KINDS = f"""
+SELECT DISTINCT {", ".join(f"a.{name}" for name in USE)} FROM idle_shares a WHERE a.starts_at = %(low)s
+UNION
+SELECT {", ".join(f"a.{name}" for name in USE)} FROM chargeback_ledgerentry a
+WHERE a.basis = 'idle' AND a.starts_at = %(low)s
 """  # noqa: S608
 
-UNPRICED = f"""
-SELECT a.resource, sum(a.unit_seconds) FROM usage_allocationhour a
+_UNPRICED = f"""
+SELECT a.resource, sum(a.unit_seconds) FROM {{source}} a
 JOIN charge_kinds k ON a.starts_at >= k.low AND a.starts_at < k.high AND {_SAME_USE}
 WHERE a.starts_at >= %(low)s AND a.starts_at < %(high)s AND {COUNTS} AND k.price_id IS NULL
 GROUP BY 1 ORDER BY 1
 """  # noqa: S608
+UNPRICED = {source: _UNPRICED.format(source=source) for source in (HOURS, SHARES)}
 LEFT_OUT = """
 SELECT a.resource, sum(a.unit_seconds) FROM usage_allocationhour a
 WHERE a.starts_at >= %(low)s AND a.starts_at < %(high)s AND a.seen = 'left_out'

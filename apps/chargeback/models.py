@@ -9,15 +9,19 @@ from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from apps.accounts.models import Team
+from apps.chargeback.use_models import TeamUse
 from apps.core.quantity import plain
 from apps.fleet.models import Cluster
 from apps.usage.kinds import KindOfUnit
+
+__all__ = ["BillingPeriod", "LedgerEntry", "Line", "ProvisionalLine", "RatePrice", "RateVersion", "TeamUse"]
 
 
 class RateVersion(models.Model):
     """A rate card: what one hour costs from `valid_from` on until the next published version. While it is a draft its
     prices can be edited; a published one never (the database refuses it): a new version takes over instead.
-    `borrowed_factor` and `priority_factors` ({priority class: factor as text}) multiply each other."""
+    `borrowed_factor` and `priority_factors` ({priority class: factor as text}) multiply each other. `idle`: who carries what
+    nobody held, at the card's prices of that basis; without one it is not charged (`idle_shares`)."""
 
     class State(models.TextChoices):
         DRAFT = "draft", _("draft")
@@ -66,6 +70,7 @@ class RatePrice(models.Model):
         RESERVED = "reserved", _("reserved quota")
         POD = "pod", _("bound pods")
         NOMINAL = "nominal", _("nominal quota")
+        IDLE = "idle", _("idle capacity")
 
     class Per(models.TextChoices):
         UNIT = "unit", _("unit")

@@ -51,6 +51,7 @@ def load_tariff() -> Tariff:
             prices=tuple(prices[row.pk]),
             borrowed_factor=row.borrowed_factor,
             priority_factors={name: Decimal(value) for name, value in row.priority_factors.items()},
+            idle=row.idle,
         )
         for row in RateVersion.objects.filter(state=RateVersion.State.PUBLISHED)
     )
@@ -81,6 +82,13 @@ def publish(version_id: int, *, by: User | None, now: datetime) -> RateVersion:
 def _check(version: RateVersion) -> None:
     if not version.prices.exists():
         raise ValidationError(_("A rate card without a price prices nothing."))
+    if (
+        version.idle != RateVersion.Idle.PLATFORM
+        and not version.prices.filter(basis=RatePrice.Basis.IDLE).exists()
+    ):
+        raise ValidationError(
+            {"idle": _("To share idle capacity out, give it a price: one of the basis idle.")}
+        )
     start = version.valid_from
     if start.minute or start.second or start.microsecond:
         raise ValidationError({"valid_from": _("A rate card starts on a full hour.")})

@@ -81,7 +81,8 @@ class Applied:
 
 @dataclass(frozen=True)
 class Version:
-    """A published rate card. `borrowed_factor` and `priority_factors` (by priority class) multiply each other."""
+    """A published rate card. `borrowed_factor` and `priority_factors` (by priority class) multiply each other. `idle`: the
+    policy by which idle capacity is shared out, where it has a price."""
 
     id: int
     valid_from: datetime
@@ -89,6 +90,7 @@ class Version:
     prices: tuple[Price, ...]
     borrowed_factor: Decimal = ONE
     priority_factors: Mapping[str, Decimal] = field(default_factory=dict)
+    idle: str = "platform"
 
     @cached_property
     def _by_key(self) -> dict[tuple[str, int | None, str, str, str], Price]:

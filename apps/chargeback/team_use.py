@@ -1,0 +1,111 @@
+"""How busy a team's cards were in a period, and what it held without using it. Input: days of what was held and hours of how
+busy it was; output: rows of TeamUse, and `Used` per kind of unit for statements.
+
+Invariants: utilisation is efficiency and never money; what was not measured is None, never zero; a closed period's rows are
+those of its close."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+
+from django.db import connection
+
+from apps.accounts.models import Team
+from apps.chargeback.models import BillingPeriod
+from apps.chargeback.use_models import TeamUse
+from apps.usage.allocation import Unit
+from apps.usage.use import GIB
+
+_KIND = "team_id, resource, model, sharing_mode, profile, weight_over, weight_under"
+_SEEN = "seen IN ('observed', 'bridged')"
+_FILL = f"""
+INSERT INTO chargeback_teamuse (period_id, {_KIND}, reserved, bridged, left_out, bound, measured, busy,
+  memory_byte_seconds, energy_joules)
+SELECT %(period)s, {_KIND}, coalesce(sum(units) FILTER (WHERE basis = 'reserved' AND {_SEEN}), 0),
+  coalesce(sum(units) FILTER (WHERE basis = 'reserved' AND seen = 'bridged'), 0),
+  coalesce(sum(units) FILTER (WHERE basis = 'reserved' AND seen = 'left_out'), 0),
+  coalesce(sum(units) FILTER (WHERE basis = 'pod' AND {_SEEN}), 0),
+  sum(measured), sum(busy), sum(memory), sum(joules)
+FROM (
+  SELECT {_KIND}, basis, seen, unit_seconds AS units, NULL::numeric AS measured, NULL::numeric AS busy,
+    NULL::numeric AS memory, NULL::numeric AS joules
+  FROM usage_allocationday
+  WHERE starts_at >= %(start)s AND starts_at < %(end)s AND basis IN ('reserved', 'pod')
+  UNION ALL
+  SELECT {_KIND}, 'use', '', 0, nullif(measured_seconds, 0), busy_seconds, memory_byte_seconds, energy_joules
+  FROM usage_usehour WHERE starts_at >= %(start)s AND starts_at < %(end)s
+) both_sides
+GROUP BY {_KIND}
+"""  # noqa: S608  constants
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """One team's of one kind of unit, in hours; as TeamUse."""
+
+    resource: str
+    unit: Unit
+    reserved: Decimal
+    bridged: Decimal
+    left_out: Decimal
+    bound: Decimal
+    measured: Decimal | None
+    busy: Decimal | None
+    memory_gib_hours: Decimal | None
+    energy_kwh: Decimal | None
+
+    @property
+    def unbound(self) -> Decimal:
+        """Reserved, and no pod was bound: in the sum of the period."""
+        return max(self.reserved - self.bound, Decimal(0))
+
+    @property
+    def held_idle(self) -> Decimal | None:
+        """Device-hours that were measured and not busy."""
+        return None if self.measured is None or self.busy is None else self.measured - self.busy
+
+    @property
+    def efficiency(self) -> Decimal | None:
+        """Busy / measured, 0…1."""
+        return self.busy / self.measured if self.measured and self.busy is not None else None
+
+
+def fill_use(period: BillingPeriod) -> None:
+    """Write the rows of an open period anew. Within the transaction of its lines."""
+    TeamUse.objects.filter(period=period).delete()
+    with connection.cursor() as cursor:
+        cursor.execute(_FILL, {"period": period.pk, "start": period.starts_at, "end": period.ends_at})
+
+
+def use_of(period: BillingPeriod, team: Team | None) -> list[Used]:
+    """By model, what was held most first. One query."""
+    rows = TeamUse.objects.filter(period=period, team=team).order_by("model", "-reserved", "pk")
+    return [_used(row) for row in rows]
+
+
+def _used(row: TeamUse) -> Used:
+    weight = None
+    if row.weight_over is not None and row.weight_under is not None:
+        weight = Fraction(row.weight_over, row.weight_under)
+    return Used(
+        resource=row.resource,
+        unit=Unit(row.model, row.sharing_mode, row.profile, weight),
+        reserved=row.reserved / HOUR,
+        bridged=row.bridged / HOUR,
+        left_out=row.left_out / HOUR,
+        bound=row.bound / HOUR,
+        measured=_per(row.measured, HOUR),
+        busy=_per(row.busy, HOUR),
+        memory_gib_hours=_per(row.memory_byte_seconds, HOUR * GIB),
+        energy_kwh=_per(row.energy_joules, JOULES_PER_KWH),
+    )
+
+
+HOUR = Decimal(3600)
+JOULES_PER_KWH = Decimal(3_600_000)
+
+
+def _per(amount: Decimal | None, divisor: Decimal) -> Decimal | None:
+    return None if amount is None else amount / divisor
