@@ -13,7 +13,7 @@ from apps.chargeback.models import RatePrice, RateVersion
 from apps.chargeback.rate_cards import published
 
 BASES = RatePrice.Basis.values
-"""What is priced: reserved quota, bound pods, nominal quota."""
+"""What is priced: reserved quota, bound pods, nominal quota, idle capacity."""
 
 
 class PriceSerializer(serializers.Serializer):  # type: ignore[type-arg]

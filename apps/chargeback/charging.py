@@ -1,6 +1,7 @@
 """Lines of a period: what was held in it, priced, and what has to be corrected of the periods before.
 
-Input: allocation hours, shares of idle capacity and published rate cards; output: rows of the ledger or of the provisional lines. Invariants
+Input: allocation hours, shares of idle capacity and published rate cards; output: rows of the ledger or of the
+provisional lines. Invariants
 - Both come about by the same statements: what a close would bill is what was shown before.
 - Of a basis that the rate card does not price at all nothing is billed; what it prices in general and not in this case is
   a line without an amount.
@@ -14,7 +15,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
-from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
@@ -27,6 +27,7 @@ from apps.chargeback.rate_cards import load_tariff
 from apps.chargeback.statements import Lines
 from apps.chargeback.tariff import Tariff, Use
 from apps.core.quantity import plain
+from apps.usage.kinds import weight_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ def price_use(period: BillingPeriod, *, until: datetime | None = None) -> Missin
     what is missing in it. Within a transaction."""
     tariff = load_tariff()
     _price(tariff, period.starts_at, period.ends_at, billed=False)
-    _price_idle(tariff, period.starts_at, period.ends_at, until=until)
+    _price_idle(tariff, period.starts_at, period.ends_at, until=until or period.ends_at, billed=False)
     return _missing(period.starts_at, period.ends_at)
 
 
@@ -67,7 +68,7 @@ def add_corrections(period: BillingPeriod, lines: Lines, *, after: int, since: d
     for earlier in closed if since is None else closed.filter(ends_at__gt=since):
         low = earlier.starts_at if since is None else max(earlier.starts_at, since)
         _price(tariff, low, earlier.ends_at, billed=True)
-        _price_idle(tariff, earlier.starts_at, earlier.ends_at)
+        _price_idle(tariff, earlier.starts_at, earlier.ends_at, until=earlier.ends_at, billed=True)
         added += _add(sql.add_corrections, lines, period, after + added, low, earlier.ends_at)
         added += _add_shares(sql.add_corrections, lines, period, after + added, earlier)
     return added
@@ -123,12 +124,14 @@ def _price(tariff: Tariff, start: datetime, end: datetime, *, billed: bool) -> N
         cursor.execute("ANALYZE charge_kinds")
 
 
-def _price_idle(tariff: Tariff, start: datetime, end: datetime, *, until: datetime | None = None) -> None:
-    """Fill `idle_shares` for a whole period, and `charge_kinds` with what they cost."""
-    shared = fill_shares(tariff, start, end, until=until or end)
+def _price_idle(tariff: Tariff, start: datetime, end: datetime, *, until: datetime, billed: bool) -> None:
+    """Fill `idle_shares` for a whole period, and `charge_kinds` with what they cost, `billed` as of `_price`."""
+    shared = fill_shares(tariff, start, end, until=until)
     with connection.cursor() as cursor:
         for one in shared:
-            uses = _kinds(cursor, sql.IDLE_KINDS, one.low, one.high)
+            uses = set(_kinds(cursor, sql.IDLE_KINDS, one.low, one.high))
+            if billed:
+                uses |= set(_kinds(cursor, sql.IDLE_KINDS_BILLED, one.low, one.high))
             _insert(cursor, one.low, one.high, _priced(tariff, one.low, uses))
 
 
@@ -161,7 +164,7 @@ def _kinds(cursor: Any, statement: str, low: datetime, high: datetime) -> list[R
 def _priced(tariff: Tariff, at: datetime, uses: Iterable[Row]) -> list[Row]:
     """Without any rate card reserved quota is billed without a price."""
     version = tariff.at(at)
-    bases = {price.basis for price in version.prices} if version else {"reserved"}
+    bases = version.bases if version else {"reserved"}
     found = []
     for row in uses:
         use = _use(row)
@@ -182,7 +185,7 @@ def _priced(tariff: Tariff, at: datetime, uses: Iterable[Row]) -> list[Row]:
 
 def _use(row: Row) -> Use:
     cluster_id, basis, model, mode, profile, over, under, priority_class, borrowed = row
-    weight = Fraction(over, under) if over is not None and under else None
+    weight = weight_of(over, under)
     return Use(basis, cluster_id, model, mode, profile, weight, priority_class, borrowed)
 
 

@@ -11,7 +11,6 @@ transaction. Invariants
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
@@ -43,16 +42,17 @@ def fill_shares(tariff: Tariff, start: datetime, end: datetime, *, until: dateti
         cursor.execute(sql.MAKE_SHARES)
         cursor.execute("TRUNCATE idle_shares")
         for one in stretches:
-            bases = _bases(one.version)
+            if until <= one.low:
+                break
+            bases = one.version.bases
             given: dict[str, Any] = {
                 "low": one.low,
                 "high": one.high,
-                "until": max(one.low, min(one.high, until)),
+                "until": min(one.high, until),
                 "paid": list(bases),
                 "held": next((basis for basis in CHARGED_FOR if basis in bases), CHARGED_FOR[0]),
             }
-            if given["until"] > one.low:
-                cursor.execute(sql.add_shares(one.version.idle), given)
+            cursor.execute(sql.add_shares(one.version.idle), given)
         cursor.execute("ANALYZE idle_shares")
     return stretches
 
@@ -61,10 +61,6 @@ def _charged(tariff: Tariff, start: datetime, end: datetime) -> list[Shared]:
     found = []
     for low, high in pairwise([start, *tariff.changes(start, end), end]):
         version = tariff.at(low)
-        if version is not None and IDLE in _bases(version):
+        if version is not None and IDLE in version.bases:
             found.append(Shared(low, high, version))
     return found
-
-
-def _bases(version: Version) -> Collection[str]:
-    return {price.basis for price in version.prices}

@@ -1,12 +1,13 @@
-"""SQL of idle capacity that is charged: how much of it there was, and whose part is which. Constants only.
+"""SQL of idle capacity that is charged: how much of it there was, and whose part is which.
 
 `idle_shares` is a temporary table with the columns of AllocationHour that lines are made of; `starts_at` and `ends_at` are
 those of the stretch that was shared out."""
 
 from __future__ import annotations
 
+from apps.usage.allocation_sql import COUNTED
+
 _KIND = ("cluster_id", "resource", "model", "sharing_mode", "profile", "weight_over", "weight_under")
-_COUNTS = "seen IN ('observed', 'bridged')"
 KIND = ", ".join(_KIND)
 _OF = ", ".join(f"i.{name}" for name in _KIND)
 
@@ -40,8 +41,8 @@ idle AS (
       FROM usage_supplyhour WHERE bucket = 'idle' AND starts_at >= %(low)s AND starts_at < %(high)s
       UNION ALL
       SELECT {KIND}, starts_at, 0, CASE WHEN basis = 'pod' THEN unit_seconds ELSE 0 END,
-        CASE WHEN basis = 'reserved' AND {_COUNTS} THEN unit_seconds ELSE 0 END,
-        CASE WHEN basis = 'nominal' AND {_COUNTS} THEN unit_seconds ELSE 0 END
+        CASE WHEN basis = 'reserved' AND {COUNTED} THEN unit_seconds ELSE 0 END,
+        CASE WHEN basis = 'nominal' AND {COUNTED} THEN unit_seconds ELSE 0 END
       FROM usage_allocationhour WHERE starts_at >= %(low)s AND starts_at < %(high)s
     ) both_sides
     GROUP BY {KIND}, starts_at
@@ -50,7 +51,7 @@ idle AS (
 """  # noqa: S608  constants
 _HELD = f"""
   FROM usage_allocationhour
-  WHERE starts_at >= %(low)s AND starts_at < %(high)s AND basis = %(held)s AND {_COUNTS}
+  WHERE starts_at >= %(low)s AND starts_at < %(high)s AND basis = %(held)s AND {COUNTED}
 """
 # Weights of a stretch: by kind of unit for what is shared by use, by cluster for what is shared evenly.
 _WEIGHTS = {

@@ -1,10 +1,12 @@
-"""SQL of the ledger: hours of allocation with their price, differences to what was billed, and lines. Constants only;
-`{lines}` is the table of the lines, the ledger's own or the provisional one.
+"""SQL of the ledger: hours of allocation and shares of idle capacity with their price, differences to what was billed, and
+lines. `{lines}` is the table of the lines, the ledger's own or the provisional one.
 
 `charge_kinds` is a temporary table of what is charged at which price: the distinct kinds of use of the stretch, each from
 one rate card's start to the next's."""
 
 from __future__ import annotations
+
+from apps.usage.allocation_sql import COUNTED
 
 # What a kind of use is, in the order of the columns. Team, cost centre and queue do not matter to a price.
 USE = (
@@ -18,7 +20,7 @@ KEY = (
     *("borrowed", "seen"),
 )
 PRICED = (*("version_id", "price_id", "currency", "price_per_hour", "factor", "priced_over", "priced_under"),)
-COUNTS = "a.seen IN ('observed', 'bridged')"
+COUNTS = f"a.{COUNTED}"
 
 # Lines are sorted once, when they are added, and in memory. What reads them afterwards groups by hashing and reads in the
 # order of an index: of rows that have just been added the planner knows nothing.
@@ -100,8 +102,9 @@ WHERE a.starts_at >= %(low)s AND a.starts_at < %(high)s AND a.basis <> 'idle'
 """  # noqa: S608
 IDLE_KINDS = f"""
 SELECT DISTINCT {", ".join(f"a.{name}" for name in USE)} FROM idle_shares a WHERE a.starts_at = %(low)s
-UNION
-SELECT {", ".join(f"a.{name}" for name in USE)} FROM chargeback_ledgerentry a
+"""  # noqa: S608
+IDLE_KINDS_BILLED = f"""
+SELECT DISTINCT {", ".join(f"a.{name}" for name in USE)} FROM chargeback_ledgerentry a
 WHERE a.basis = 'idle' AND a.starts_at = %(low)s
 """  # noqa: S608
 

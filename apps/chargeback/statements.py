@@ -25,6 +25,7 @@ from apps.chargeback import lines_sql as sql
 from apps.chargeback.models import BillingPeriod, LedgerEntry, ProvisionalLine
 from apps.chargeback.statement import lines
 from apps.core.quantity import plain
+from apps.usage.kinds import weight_of
 
 HOUR = 3600
 Lines = type[LedgerEntry] | type[ProvisionalLine]
@@ -148,7 +149,7 @@ def _statement(period: BillingPeriod, team: Team | None, rows: Sequence[Row]) ->
     parts, sums = [], {}
     for _team, model, mode, profile, resource, basis, correction, *priced, seconds, entries in rows:
         currency, price, factor, over, under = priced
-        weight = None if over is None or under is None else Fraction(over, under)
+        weight = weight_of(over, under)
         charged = Charged(model, mode, profile, resource, basis, correction, price, factor, weight)
         exact = None
         if price is not None and factor is not None and weight is not None:

@@ -93,6 +93,11 @@ class Version:
     idle: str = "platform"
 
     @cached_property
+    def bases(self) -> frozenset[str]:
+        """Those of which it has a price."""
+        return frozenset(price.basis for price in self.prices)
+
+    @cached_property
     def _by_key(self) -> dict[tuple[str, int | None, str, str, str], Price]:
         return {price.key: price for price in self.prices}
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from decimal import Decimal
-from fractions import Fraction
 
 from django.db import connection
 
@@ -16,17 +15,19 @@ from apps.accounts.models import Team
 from apps.chargeback.models import BillingPeriod
 from apps.chargeback.use_models import TeamUse
 from apps.usage.allocation import Unit
+from apps.usage.allocation_sql import COUNTED
 from apps.usage.use import GIB
 
+HOUR = Decimal(3600)
+JOULES_PER_KWH = Decimal(3_600_000)
 _KIND = "team_id, resource, model, sharing_mode, profile, weight_over, weight_under"
-_SEEN = "seen IN ('observed', 'bridged')"
 _FILL = f"""
 INSERT INTO chargeback_teamuse (period_id, {_KIND}, reserved, bridged, left_out, bound, measured, busy,
   memory_byte_seconds, energy_joules)
-SELECT %(period)s, {_KIND}, coalesce(sum(units) FILTER (WHERE basis = 'reserved' AND {_SEEN}), 0),
+SELECT %(period)s, {_KIND}, coalesce(sum(units) FILTER (WHERE basis = 'reserved' AND {COUNTED}), 0),
   coalesce(sum(units) FILTER (WHERE basis = 'reserved' AND seen = 'bridged'), 0),
   coalesce(sum(units) FILTER (WHERE basis = 'reserved' AND seen = 'left_out'), 0),
-  coalesce(sum(units) FILTER (WHERE basis = 'pod' AND {_SEEN}), 0),
+  coalesce(sum(units) FILTER (WHERE basis = 'pod' AND {COUNTED}), 0),
   sum(measured), sum(busy), sum(memory), sum(joules)
 FROM (
   SELECT {_KIND}, basis, seen, unit_seconds AS units, NULL::numeric AS measured, NULL::numeric AS busy,
@@ -86,12 +87,9 @@ def use_of(period: BillingPeriod, team: Team | None) -> list[Used]:
 
 
 def _used(row: TeamUse) -> Used:
-    weight = None
-    if row.weight_over is not None and row.weight_under is not None:
-        weight = Fraction(row.weight_over, row.weight_under)
     return Used(
         resource=row.resource,
-        unit=Unit(row.model, row.sharing_mode, row.profile, weight),
+        unit=row.unit,
         reserved=row.reserved / HOUR,
         bridged=row.bridged / HOUR,
         left_out=row.left_out / HOUR,
@@ -101,10 +99,6 @@ def _used(row: TeamUse) -> Used:
         memory_gib_hours=_per(row.memory_byte_seconds, HOUR * GIB),
         energy_kwh=_per(row.energy_joules, JOULES_PER_KWH),
     )
-
-
-HOUR = Decimal(3600)
-JOULES_PER_KWH = Decimal(3_600_000)
 
 
 def _per(amount: Decimal | None, divisor: Decimal) -> Decimal | None:

@@ -128,7 +128,9 @@ WHERE part.quantity > 0
 """  # noqa: S608
 
 # Members of the groups that are ever beyond a limit: only these are looked at one by one.
-_COUNTS = "c.seen IN ('observed', 'bridged')"
+COUNTED = "seen IN ('observed', 'bridged')"
+"""What counts as held as far as money is concerned: `allocation.Seen.counts`."""
+_COUNTS = f"c.{COUNTED}"
 _SHARED = f"FROM counted c JOIN kinds k USING (kind_id) WHERE k.group_id IS NOT NULL AND {_COUNTS}"
 MAKE_MEMBERS = f"""
 CREATE TEMPORARY TABLE members ON COMMIT DROP AS

@@ -1,8 +1,21 @@
-"""What one unit of a resource is, as columns. No table of its own."""
+"""What one unit of a resource is, as columns: the one place that makes a `Unit` of them. No table of its own."""
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 from django.db import models
+
+from apps.usage.allocation import Unit
+
+
+def weight_of(over: int | None, under: int | None) -> Fraction | None:
+    """Whole cards per unit; None: not known."""
+    return Fraction(over, under) if over is not None and under else None
+
+
+def unit_of(model: str, sharing_mode: str, profile: str, over: int | None, under: int | None) -> Unit:
+    return Unit(model, sharing_mode, profile, weight_of(over, under))
 
 
 class KindOfUnit(models.Model):
@@ -17,3 +30,7 @@ class KindOfUnit(models.Model):
 
     class Meta:
         abstract = True
+
+    @property
+    def unit(self) -> Unit:
+        return unit_of(self.model, self.sharing_mode, self.profile, self.weight_over, self.weight_under)

@@ -11,7 +11,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
-from fractions import Fraction
 
 from django.conf import settings
 
@@ -61,7 +60,7 @@ def units_at(
     nodes: dict[Group, list[Limit]] = {}
     for row in _latest(cluster, at):
         for basis in _BASES[Basis(row.basis)]:
-            units[basis, cluster.pk, row.on, row.resource] = _unit(row)
+            units[basis, cluster.pk, row.on, row.resource] = row.unit
         if row.basis == Basis.POD and row.capacity is not None:
             nodes[cluster.pk, "", row.on, row.resource] = [Limit(row.seen_from, row.capacity)]
     return units, nodes
@@ -76,18 +75,12 @@ def _latest(cluster: Cluster, at: datetime) -> Iterable[UnitSeen]:
     return found.values()
 
 
-def _unit(row: UnitSeen) -> Unit:
-    known = row.weight_over is not None and row.weight_under
-    weight = Fraction(row.weight_over or 0, row.weight_under or 1) if known else None
-    return Unit(row.model, row.sharing_mode, row.profile, weight)
-
-
 def _note_units(cluster: Cluster, fleet: Fleet, now: datetime) -> None:
     known = {(row.basis, row.on, row.resource): row for row in _latest(cluster, now)}
     fresh: list[UnitSeen] = []
     for key, (unit, capacity) in {**_of_flavors(fleet), **_of_nodes(fleet)}.items():
         old = known.get(key)
-        if old is not None and (_unit(old), old.capacity) == (unit, capacity):
+        if old is not None and (old.unit, old.capacity) == (unit, capacity):
             continue
         basis, on, resource = key
         fresh.append(

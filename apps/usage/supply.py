@@ -12,13 +12,14 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
-from fractions import Fraction
 from typing import Any
 
 from django.db import connection
 
 from apps.usage import supply_hours as name
 from apps.usage.allocation import Unit
+from apps.usage.allocation_sql import COUNTED
+from apps.usage.kinds import unit_of
 
 _KIND = "cluster_id, resource, model, sharing_mode, profile, weight_over, weight_under"
 # One row per kind of unit and hour: what SupplyHour says of it, and what AllocationHour does.
@@ -38,7 +39,7 @@ hours AS (
     SELECT {_KIND}, starts_at, ends_at, false, 0, 0, 0, 0,
       CASE WHEN basis = 'pod' AND team_id IS NOT NULL THEN unit_seconds ELSE 0 END,
       CASE WHEN basis = 'pod' AND team_id IS NULL THEN unit_seconds ELSE 0 END,
-      CASE WHEN basis = 'reserved' AND seen IN ('observed', 'bridged') THEN unit_seconds ELSE 0 END
+      CASE WHEN basis = 'reserved' AND {COUNTED} THEN unit_seconds ELSE 0 END
     FROM usage_allocationhour WHERE starts_at >= %(start)s AND starts_at < %(end)s
       AND cluster_id = ANY(%(clusters)s) AND basis IN ('pod', 'reserved')
   ) both_sides
@@ -161,7 +162,7 @@ def _supply(
     return Supply(
         cluster_id=kind[0],
         resource=kind[1],
-        unit=_unit(kind),
+        unit=unit_of(*kind[2:7]),
         attributed=attributed,
         unattributed=unattributed,
         reserved=reserved,
@@ -174,9 +175,4 @@ def imbalances(*, start: datetime, end: datetime, clusters: Collection[int]) -> 
     """[] as long as the hours are right."""
     with connection.cursor() as cursor:
         cursor.execute(_IMBALANCES, {"start": start, "end": end, "clusters": list(clusters)})
-        return [Imbalance(row[0], row[1], _unit(row), *row[7:]) for row in cursor.fetchall()]
-
-
-def _unit(row: tuple[Any, ...]) -> Unit:
-    model, mode, profile, over, under = row[2:7]
-    return Unit(model, mode, profile, Fraction(over, under) if over is not None and under else None)
+        return [Imbalance(row[0], row[1], unit_of(*row[2:7]), *row[7:]) for row in cursor.fetchall()]

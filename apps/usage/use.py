@@ -10,12 +10,13 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
-from fractions import Fraction
 from typing import Any
 
 from django.db import connection
 
 from apps.usage.allocation import Unit
+from apps.usage.allocation_sql import COUNTED
+from apps.usage.kinds import unit_of
 
 GIB = Decimal(2**30)
 _KEY = """cluster_id, team_id, cost_centre, kind, queue, resource, model, sharing_mode, profile, weight_over,
@@ -29,7 +30,7 @@ FROM (
   UNION ALL
   SELECT {_KEY}, false, unit_seconds, 0, 0, NULL, NULL, NULL FROM usage_allocationhour
   WHERE starts_at >= %(start)s AND starts_at < %(end)s AND cluster_id = ANY(%(clusters)s)
-    AND basis = 'pod' AND seen IN ('observed', 'bridged')
+    AND basis = 'pod' AND {COUNTED}
 ) both_sides
 WHERE %(teams)s::bigint[] IS NULL OR team_id = ANY(%(teams)s)
 GROUP BY {_KEY}, shared ORDER BY {_KEY}, shared
@@ -83,7 +84,7 @@ def use(
     }
     with connection.cursor() as cursor:
         cursor.execute(_USE, given)
-        return [_row(row[:6], _unit(row[6:11]), row[11:]) for row in cursor.fetchall()]
+        return [_row(row[:6], unit_of(*row[6:11]), row[11:]) for row in cursor.fetchall()]
 
 
 def _row(whose: tuple[Any, ...], unit: Unit, amounts: tuple[Any, ...]) -> Use:
@@ -105,8 +106,3 @@ def _row(whose: tuple[Any, ...], unit: Unit, amounts: tuple[Any, ...]) -> Use:
         memory_byte_seconds=memory,
         energy_joules=joules,
     )
-
-
-def _unit(kind: tuple[Any, ...]) -> Unit:
-    model, mode, profile, over, under = kind
-    return Unit(model, mode, profile, Fraction(over, under) if over is not None and under else None)
