@@ -88,7 +88,6 @@ def _add(
 ) -> int:
     added, low = 0, start
     with connection.cursor() as cursor:
-        cursor.execute(sql.CHECK_WITH_EACH)
         while low < end:
             high = min(low + AT_ONCE, end)
             given: dict[str, Any] = {"after": after + added, "period": period.pk, "low": low, "high": high}

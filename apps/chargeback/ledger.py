@@ -111,6 +111,7 @@ def _names_of_today() -> dict[str, dict[int, str]]:
 def provide(period_id: int, *, now: datetime) -> BillingPeriod:
     """Compute an open period's provisional lines anew; a closed one is given back as it is."""
     with transaction.atomic():
+        _lock_names()
         period = BillingPeriod.objects.select_for_update().get(pk=period_id)
         if period.is_closed:
             return period
@@ -136,8 +137,15 @@ def _unchanged_until() -> datetime | None:
 
 
 def _lock() -> None:
+    """One close at a time, and nothing that lines name is deleted meanwhile (`0007_ledger_keys`)."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended('chargeback ledger', 0))")
+
+
+def _lock_names() -> None:
+    """For lines that are no close: nothing that they name is deleted meanwhile."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock_shared(hashtextextended('chargeback ledger', 0))")
 
 
 def _refuse_early(period: BillingPeriod, now: datetime) -> None:

@@ -26,8 +26,6 @@ COUNTS = f"a.{COUNTED}"
 # order of an index: of rows that have just been added the planner knows nothing.
 FOR_MANY = ("jit = off", "work_mem = '64MB'")
 FOR_SUMS = ("enable_sort = off",)
-# What lines name is checked with each statement, within its time, and not for a month of them by the COMMIT.
-CHECK_WITH_EACH = "SET CONSTRAINTS ALL IMMEDIATE"
 
 MAKE_KINDS = """
 CREATE TEMPORARY TABLE IF NOT EXISTS charge_kinds (

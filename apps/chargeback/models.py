@@ -156,12 +156,17 @@ class Line(KindOfUnit):
     """What was held within [starts_at, ends_at), and what it costs. `period`: in which it is billed; `corrects`: the line of a
     closed period that it corrects (its unit-seconds and amount are then the difference), NULL with `correction` where
     there was none. `amount` is unrounded, to 18 digits; it is exactly unit_seconds × price × factor × weight / 3600, and
-    NULL where there is no price."""
+    NULL where there is no price. What a line names goes without foreign keys, which would be checked row by row: lines are
+    only ever made of what is there, and what they name is refused by triggers to be deleted (`0007_ledger_keys`)."""
 
     correction = models.BooleanField(default=False)
     corrects = models.BigIntegerField(null=True)
-    cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, db_index=False, related_name="+")
-    team = models.ForeignKey(Team, on_delete=models.PROTECT, null=True, db_index=False, related_name="+")
+    cluster = models.ForeignKey(
+        Cluster, on_delete=models.PROTECT, db_constraint=False, db_index=False, related_name="+"
+    )
+    team = models.ForeignKey(
+        Team, on_delete=models.PROTECT, null=True, db_constraint=False, db_index=False, related_name="+"
+    )
     cost_centre = models.CharField(max_length=40, blank=True)
     basis = models.CharField(max_length=8)
     kind = models.CharField(max_length=20)
@@ -175,10 +180,15 @@ class Line(KindOfUnit):
     ends_at = models.DateTimeField()
     unit_seconds = models.DecimalField(max_digits=30, decimal_places=9)
     version = models.ForeignKey(
-        RateVersion, on_delete=models.PROTECT, null=True, db_index=False, related_name="+"
+        RateVersion,
+        on_delete=models.PROTECT,
+        null=True,
+        db_constraint=False,
+        db_index=False,
+        related_name="+",
     )
     price = models.ForeignKey(
-        RatePrice, on_delete=models.PROTECT, null=True, db_index=False, related_name="+"
+        RatePrice, on_delete=models.PROTECT, null=True, db_constraint=False, db_index=False, related_name="+"
     )
     currency = models.CharField(max_length=3, blank=True)
     price_per_hour = models.DecimalField(max_digits=20, decimal_places=9, null=True)
@@ -198,7 +208,9 @@ class LedgerEntry(Line):
     """A line of a closed period. Immutable; `sequence` has no holes."""
 
     sequence = models.BigIntegerField(primary_key=True)
-    period = models.ForeignKey(BillingPeriod, on_delete=models.PROTECT, db_index=False, related_name="lines")
+    period = models.ForeignKey(
+        BillingPeriod, on_delete=models.PROTECT, db_constraint=False, db_index=False, related_name="lines"
+    )
 
     class Meta:
         indexes: ClassVar[list[models.Index]] = [
@@ -213,7 +225,11 @@ class ProvisionalLine(Line):
 
     sequence = models.BigIntegerField()
     period = models.ForeignKey(
-        BillingPeriod, on_delete=models.CASCADE, db_index=False, related_name="provisional"
+        BillingPeriod,
+        on_delete=models.CASCADE,
+        db_constraint=False,
+        db_index=False,
+        related_name="provisional",
     )
 
     class Meta:
