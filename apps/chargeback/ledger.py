@@ -26,8 +26,8 @@ from apps.chargeback.statements import Lines, totals_by_team, totals_of
 from apps.chargeback.team_use import fill_use
 from apps.core.windows import floor_hour
 from apps.fleet.models import Cluster
+from apps.usage.changed import changed_since, take_changed
 from apps.usage.selectors import allocation_done_until, first_allocation
-from apps.usage.services import REDO_AT_MOST
 
 Open, Closed = BillingPeriod.State.OPEN, BillingPeriod.State.CLOSED
 
@@ -70,6 +70,7 @@ def close(period_id: int, *, by: User | None, reason: str, now: datetime) -> Bil
         period = BillingPeriod.objects.select_for_update().get(pk=period_id)
         if period.is_closed:
             return period
+        since = take_changed(now)
         _refuse_early(period, now)
         missing = price_use(period)
         if missing and not reason.strip():
@@ -77,7 +78,7 @@ def close(period_id: int, *, by: User | None, reason: str, now: datetime) -> Bil
         last = last_sequence()
         _set(sql.FOR_MANY)
         period.entries = add_use(period, LedgerEntry, after=last)
-        period.entries += add_corrections(period, LedgerEntry, after=last + period.entries)
+        period.entries += add_corrections(period, LedgerEntry, after=last + period.entries, since=since)
         ProvisionalLine.objects.filter(period=period).delete()
         _sum_up(period, LedgerEntry, missing)
         fill_use(period)
@@ -121,19 +122,13 @@ def provide(period_id: int, *, now: datetime) -> BillingPeriod:
         period.entries = add_use(period, ProvisionalLine, after=0)
         if not BillingPeriod.objects.filter(state=Open, ends_at__lte=period.starts_at).exists():
             period.entries += add_corrections(
-                period, ProvisionalLine, after=period.entries, since=_unchanged_until()
+                period, ProvisionalLine, after=period.entries, since=changed_since()
             )
         _sum_up(period, ProvisionalLine, missing)
         fill_use(period)
         period.updated_at = now
         period.save()
     return period
-
-
-def _unchanged_until() -> datetime | None:
-    """Hours before it were final when the latest period was closed, which looked at all of them; None: none was closed."""
-    last = BillingPeriod.objects.filter(state=Closed).last()
-    return None if last is None or last.closed_at is None else floor_hour(last.closed_at - REDO_AT_MOST)
 
 
 def _lock() -> None:

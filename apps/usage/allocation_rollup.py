@@ -28,6 +28,7 @@ from apps.usage.allocation import Beyond, Group, Limit, Member, beyond
 from apps.usage.allocation_days import add_days
 from apps.usage.allocation_loading import fill_held
 from apps.usage.allocation_params import gap_params, limit_params, owner_params, slots, unit_params
+from apps.usage.changed import note_changed
 from apps.usage.commitments import KIND_OF_WORK
 from apps.usage.late import late_from, newest_told, taken_back
 from apps.usage.models import ALLOCATION, AllocationHour, Watermark
@@ -69,6 +70,7 @@ def rollup_allocation(
             if high == until:
                 mark.seen_id, mark.seen_run = newest, newest_run or mark.seen_run or 0
             mark.save()
+            note_changed(cluster, low)
     return AllocationRollup(start, max(until, start), rows)
 
 
