@@ -14,6 +14,7 @@ from django.db.models import F, Q
 from django.utils.translation import gettext_lazy as _
 
 from apps.accounts.models import Team, User
+from apps.core.outgoing import Outgoing, once, to_send
 from apps.fleet.models import Cluster
 
 
@@ -229,27 +230,11 @@ class IdempotencyKey(models.Model):
         ]
 
 
-class Notice(models.Model):
-    """A message about a state change that is to leave the portal, written in the transaction that caused it.
-    `channel`: "email" (`target` an address) or "webhook" (`target` ""). Sent at least once; `event_id` tells copies."""
+class Notice(Outgoing):
+    """A message about a state change, written in the transaction that caused it."""
 
     request = models.ForeignKey(ChangeRequest, on_delete=models.CASCADE, related_name="notices")
-    channel = models.CharField(max_length=10)
-    target = models.CharField(max_length=320, default="")
-    event_id = models.CharField(max_length=64)
-    payload = models.JSONField()
-    created_at = models.DateTimeField()
-    next_try_at = models.DateTimeField(null=True)
-    attempts = models.IntegerField(default=0)
-    sent_at = models.DateTimeField(null=True)
-    failure = models.TextField(default="")
 
     class Meta:
-        constraints: ClassVar[list[models.BaseConstraint]] = [
-            models.UniqueConstraint(fields=["event_id", "channel", "target"], name="notice_once")
-        ]
-        indexes: ClassVar[list[models.Index]] = [
-            models.Index(
-                fields=["next_try_at"], name="notice_to_send", condition=Q(next_try_at__isnull=False)
-            )
-        ]
+        constraints: ClassVar[list[models.BaseConstraint]] = [once("notice_once")]
+        indexes: ClassVar[list[models.Index]] = [to_send("notice_to_send")]

@@ -16,6 +16,11 @@ from django.db.models import Q
 from apps.accounts.models import User
 from apps.changes.acting import PORTAL
 from apps.changes.models import ChangeRequest, Notice, objects_of
+from apps.changes.notice_words import body_of, subject_of
+from apps.core.outgoing import ways
+from apps.core.sending import Kind
+
+KIND = Kind(Notice, subject_of, body_of)
 
 # Of the others the requester waits on the page, or does them.
 TOLD = frozenset(
@@ -33,9 +38,7 @@ def write(event: str, request: ChangeRequest, *, actor: User | None, reason: str
     if event in SILENT:
         return
     payload = payload_of(event, request, actor=actor, reason=reason, now=now)
-    targets = [("webhook", "")] if settings.WEBHOOK_URL else []
-    if settings.EMAIL_ENABLED and event in TOLD:
-        targets += [("email", address) for address in addresses(event, request, actor)]
+    people = addresses(event, request, actor) if settings.EMAIL_ENABLED and event in TOLD else []
     Notice.objects.bulk_create(
         [
             Notice(
@@ -47,7 +50,7 @@ def write(event: str, request: ChangeRequest, *, actor: User | None, reason: str
                 created_at=now,
                 next_try_at=now,
             )
-            for channel, target in targets
+            for channel, target in ways(people)
         ],
         ignore_conflicts=True,
     )

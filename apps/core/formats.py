@@ -63,6 +63,11 @@ def percent_text(ratio: Decimal | float) -> str:
     return f"{number_text(Decimal(str(ratio)) * 100, places=0)} %"
 
 
+def money_text(amount: Decimal) -> str:
+    """With the digits that it has, grouped by thousands."""
+    return f"{amount:,f}"
+
+
 def bytes_text(size: int) -> str:
     amount, unit = Decimal(size), 0
     while amount >= 1024 and unit < len(_BYTES) - 1:

@@ -13,6 +13,9 @@ from apps.changes.models import ChangeRequest, ChangeStep
 from apps.changes.requests import Wanted
 from apps.changes.services import create_request
 from apps.changes.transitions import perform
+from tests.receiving import hook, mailbox
+
+__all__ = ["hook", "mailbox"]
 
 NOMINAL = {
     "kind": "ClusterQueue",

@@ -1,11 +1,12 @@
-"""Sending what has to leave the portal. Input: Notice rows that are due, the clock; output: the same rows, sent, put off or
-given up.
+"""Sending what has to leave the portal, whoever wrote it. Input: rows of `Outgoing` that are due, the clock; output: the same
+rows, sent, put off or given up.
 
 Invariants
 - At least once: a row is marked when somebody has taken it; `event_id` tells the copies of one message.
 - One sender per row: rows are locked while they are sent, and skipped by others.
 - What nobody takes is tried again after 1, 2, 4 … minutes, within a day; what is refused for good (4xx but 408 and 429)
   is not. The last failure stays with the row.
+- Kinds of messages do not wait for each other: each has its share of the time that a run may take.
 - Redirects are not followed: a signed message goes where it was meant to go.
 - `X-Portal-Signature: t=SECONDS,v1=HEX` is HMAC-SHA256 of "SECONDS.BODY" with PORTAL_WEBHOOK_SECRET."""
 
@@ -16,7 +17,10 @@ import hmac
 import json
 import smtplib
 import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 import urllib3
 from django.conf import settings
@@ -25,8 +29,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 from django.utils import translation
 
-from apps.changes.models import Notice
-from apps.changes.notice_words import body_of, subject_of
+from apps.core.outgoing import Outgoing
 
 AT_ONCE = 50
 ENOUGH_SECONDS = 60.0
@@ -37,6 +40,15 @@ _FOR_GOOD = frozenset(range(400, 500)) - {408, 429}
 _POOL = urllib3.PoolManager(retries=False)
 
 
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What is sent of one table: `subject` and `body` of its e-mails by the payload, in the language in force."""
+
+    model: type[Outgoing]
+    subject: Callable[[Mapping[str, Any]], str]
+    body: Callable[[Mapping[str, Any]], str]
+
+
 class Failed(Exception):
     """`for_good`: trying again would not help."""
 
@@ -45,28 +57,32 @@ class Failed(Exception):
         self.for_good = for_good
 
 
-def send_due(now: datetime) -> int:
-    """Send what is due, the oldest first; returns how many were taken."""
+def send_due(now: datetime, *kinds: Kind) -> int:
+    """Send what is due, of each kind the oldest first; returns how many were taken."""
+    return sum(_send_some(kind, now, ENOUGH_SECONDS / len(kinds)) for kind in kinds)
+
+
+def _send_some(kind: Kind, now: datetime, seconds: float) -> int:
     sent, begun = 0, time.monotonic()
-    for pk in list(_due(now).values_list("pk", flat=True)[:AT_ONCE]):
-        if time.monotonic() - begun > ENOUGH_SECONDS:
+    for pk in list(_due(kind, now).values_list("pk", flat=True)[:AT_ONCE]):
+        if time.monotonic() - begun > seconds:
             break
         with transaction.atomic():
-            notice = _due(now).select_for_update(skip_locked=True).filter(pk=pk).first()
-            if notice is not None:
-                sent += _send(notice, now)
+            row = _due(kind, now).select_for_update(skip_locked=True).filter(pk=pk).first()
+            if row is not None:
+                sent += _send(kind, row, now)
     return sent
 
 
-def _due(now: datetime) -> QuerySet[Notice]:
-    return Notice.objects.filter(next_try_at__lte=now).order_by("next_try_at", "pk")
+def _due(kind: Kind, now: datetime) -> QuerySet[Outgoing]:
+    return kind.model._default_manager.filter(next_try_at__lte=now).order_by("next_try_at", "pk")
 
 
-def _send(notice: Notice, now: datetime) -> bool:
+def _send(kind: Kind, notice: Outgoing, now: datetime) -> bool:
     notice.attempts += 1
     try:
         if notice.channel == "email":
-            _send_mail(notice)
+            _send_mail(kind, notice)
         else:
             _post(notice, now)
     except Failed as error:
@@ -78,7 +94,7 @@ def _send(notice: Notice, now: datetime) -> bool:
     return notice.sent_at is not None
 
 
-def next_try(notice: Notice, now: datetime) -> datetime | None:
+def next_try(notice: Outgoing, now: datetime) -> datetime | None:
     """After a failed attempt; None: it is given up."""
     at = now + FIRST_GAP * 2 ** min(notice.attempts - 1, 11)
     return at if at <= notice.created_at + GIVE_UP_AFTER else None
@@ -87,11 +103,11 @@ def next_try(notice: Notice, now: datetime) -> datetime | None:
 # ---- channels -------------------------------------------------------------------------------------------------------
 
 
-def _send_mail(notice: Notice) -> None:
+def _send_mail(kind: Kind, notice: Outgoing) -> None:
     with translation.override(settings.LANGUAGE_CODE):
         message = EmailMessage(
-            subject=subject_of(notice.payload),
-            body=body_of(notice.payload),
+            subject=kind.subject(notice.payload),
+            body=kind.body(notice.payload),
             to=[notice.target],
             headers={
                 "Message-ID": f"<{notice.event_id}.{notice.pk}@gpu-portal>",
@@ -107,7 +123,7 @@ def _send_mail(notice: Notice) -> None:
         raise Failed(f"{type(error).__name__}: {error}") from error
 
 
-def _post(notice: Notice, now: datetime) -> None:
+def _post(notice: Outgoing, now: datetime) -> None:
     if not settings.WEBHOOK_URL:
         raise Failed("PORTAL_WEBHOOK_URL is not set any more", for_good=True)
     body = webhook_body(notice)
@@ -129,7 +145,7 @@ def _post(notice: Notice, now: datetime) -> None:
         raise Failed(f"answered {answer.status}", for_good=answer.status in _FOR_GOOD)
 
 
-def webhook_body(notice: Notice) -> bytes:
+def webhook_body(notice: Outgoing) -> bytes:
     link = f"{settings.PUBLIC_URL}{notice.payload['path']}" if settings.PUBLIC_URL else None
     return json.dumps({**notice.payload, "url": link}, sort_keys=True, ensure_ascii=False).encode()
 
