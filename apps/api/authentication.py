@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # views read the settings that name this module
     from rest_framework.views import APIView
 
 REALM = "gpu-portal"
-FINANCE = frozenset({"billing-periods", "charges", "focus", "rates", "statements", "usage"})
+FINANCE = frozenset({"billing-periods", "budgets", "charges", "focus", "rates", "statements", "usage"})
 """First parts of the addresses below /api/v1/ that `finance:read` reads, and all below them."""
 
 

@@ -6,6 +6,7 @@ from apps.api.admission_failures import AdmissionFailuresView
 from apps.api.audit import AuditView
 from apps.api.billing_periods import BillingPeriodsView, BillingPeriodView, ClosePeriodView
 from apps.api.blocked import BlockedHoursView, BlockedWorkView, OutcomesView
+from apps.api.budgets import BudgetsView
 from apps.api.capacity import CapacityView
 from apps.api.charges import ChargesView
 from apps.api.clusters import ClustersView, ClusterView
@@ -106,6 +107,7 @@ urlpatterns = [
     re_path(
         rf"^v1/statements/(?P<month>{MONTH})/(?P<team>[-\w]+)/$", StatementView.as_view(), name="statement"
     ),
+    path("v1/budgets/", BudgetsView.as_view(), name="budgets"),
     path("v1/focus/", FocusView.as_view(), name="focus"),
     path("v1/sources/", SourcesView.as_view(), name="sources"),
     path("schema/", SchemaView.as_view(), name="schema"),

@@ -108,7 +108,7 @@ WATCHED: Mapping[type[Model], Watched] = {
             cluster="cluster__slug",
         ),
         Watched(Reserve, "reserve", ("model", "sharing_mode", "selector", "reason"), cluster="cluster__slug"),
-        # Rate cards are chargeback's own; of them only the columns matter here.
+        # Rate cards and budgets are chargeback's own; of them only the columns matter here.
         Watched(
             apps.get_model("chargeback", "RateVersion"), "rate_card", ("currency", "valid_from", "state")
         ),
@@ -117,6 +117,9 @@ WATCHED: Mapping[type[Model], Watched] = {
             "price",
             ("version_id", "basis", "model", "sharing_mode", "profile"),
             cluster="cluster__slug",
+        ),
+        Watched(
+            apps.get_model("chargeback", "Budget"), "budget", ("team__slug", "from_month"), team="team__slug"
         ),
     )
 }

@@ -1,9 +1,11 @@
-"""Rate cards in Django's admin. A published one stays as it is: a new price is a new rate card with a later start."""
+"""Rate cards and budgets in Django's admin. A published card stays as it is: a new price is a new card with a later start.
+Messages about budgets are there to be looked at, and to be tried again when they were given up."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from django import forms
 from django.contrib import admin, messages
 from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
@@ -13,14 +15,22 @@ from django.utils.translation import gettext_lazy as _
 
 from apps.accounts.admin import FinanceOrPlatformAdmin
 from apps.accounts.models import User
-from apps.chargeback.models import RatePrice, RateVersion
+from apps.chargeback.budgets import check
+from apps.chargeback.form_fields import FactorsField, PercentsField
+from apps.chargeback.models import Budget, BudgetNotice, RatePrice, RateVersion
 from apps.chargeback.rate_cards import publish
 
 if TYPE_CHECKING:
     VersionAdmin = admin.ModelAdmin[RateVersion]
     PriceInline = admin.TabularInline[RatePrice, RateVersion]
+    VersionForm = forms.ModelForm[RateVersion]
+    BudgetForm = forms.ModelForm[Budget]
+    BudgetModelAdmin = admin.ModelAdmin[Budget]
+    NoticeModelAdmin = admin.ModelAdmin[BudgetNotice]
 else:
     VersionAdmin, PriceInline = admin.ModelAdmin, admin.TabularInline
+    VersionForm = BudgetForm = forms.ModelForm
+    BudgetModelAdmin = NoticeModelAdmin = admin.ModelAdmin
 
 
 def _is_published(version: RateVersion | None) -> bool:
@@ -41,8 +51,17 @@ class Prices(FinanceOrPlatformAdmin, PriceInline):
         return super().has_delete_permission(request, obj) and not _is_published(obj)
 
 
+class RateVersionForm(VersionForm):
+    priority_factors = FactorsField()
+
+    class Meta:
+        model = RateVersion
+        fields = "__all__"
+
+
 @admin.register(RateVersion)
 class RateVersionAdmin(FinanceOrPlatformAdmin, VersionAdmin):
+    form = RateVersionForm
     list_display = ("valid_from", "currency", "state", "idle", "published_at", "published_by", "note")
     list_filter = ("state", "currency")
     date_hierarchy = "valid_from"
@@ -68,3 +87,74 @@ class RateVersionAdmin(FinanceOrPlatformAdmin, VersionAdmin):
             else:
                 text = _("%(card)s is published.") % {"card": version}
                 self.message_user(request, text, messages.SUCCESS)
+
+
+class TeamBudgetForm(BudgetForm):
+    percents = PercentsField()
+
+    class Meta:
+        model = Budget
+        fields = ("team", "from_month", "until_month", "amount", "currency", "percents", "forecast_percent")
+        help_texts: ClassVar[dict[str, Any]] = {
+            "from_month": _("Such as 2026-03. It holds until a later budget of the team begins."),
+            "until_month": _("The last month of it; empty: it goes on."),
+            "forecast_percent": _(
+                "Tell when the month will have cost so much of the budget at the present pace; empty: never."
+            ),
+        }
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or self.cleaned_data
+        try:
+            check(Budget(**cleaned))
+        except ValidationError as error:
+            for name, faults in error.message_dict.items():
+                if name not in self.errors:
+                    self.add_error(name, faults)
+        return cleaned
+
+
+@admin.register(Budget)
+class BudgetAdmin(FinanceOrPlatformAdmin, BudgetModelAdmin):
+    form = TeamBudgetForm
+    list_display = (
+        "team",
+        "from_month",
+        "until_month",
+        "amount",
+        "currency",
+        "percents",
+        "forecast_percent",
+    )
+    list_filter = ("team", "currency")
+    list_select_related = ("team",)
+
+
+@admin.register(BudgetNotice)
+class BudgetNoticeAdmin(FinanceOrPlatformAdmin, NoticeModelAdmin):
+    list_display = (
+        "event_id",
+        "channel",
+        "target",
+        "created_at",
+        "attempts",
+        "sent_at",
+        "next_try_at",
+        "failure",
+    )
+    list_filter = ("channel", ("sent_at", admin.EmptyFieldListFilter))
+    date_hierarchy = "created_at"
+    actions = ("try_again",)
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    @admin.action(description=_("Send again what nobody took"), permissions=["view"])
+    def try_again(self, request: HttpRequest, chosen: QuerySet[BudgetNotice]) -> None:
+        chosen.filter(sent_at__isnull=True).update(next_try_at=timezone.now())

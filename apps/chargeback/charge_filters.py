@@ -13,7 +13,7 @@ from apps.chargeback.charge_lines import ChargeCriteria
 from apps.chargeback.models import BillingPeriod, RatePrice
 from apps.chargeback.overview import period_of
 from apps.chargeback.periods import Month
-from apps.fleet.filters import TeamScopeForm
+from apps.fleet.filters import OwnerForm, TeamScopeForm
 from apps.fleet.models import Cluster
 
 BASES = [("", _("all")), *RatePrice.Basis.choices]
@@ -41,6 +41,12 @@ class PeriodField(forms.CharField):
 
 class StatementsForm(TeamScopeForm):
     """Of which period, and of one team."""
+
+    period = PeriodField()
+
+
+class BudgetsForm(OwnerForm):
+    """Of which period, and of one team: what is nobody's has no budget."""
 
     period = PeriodField()
 

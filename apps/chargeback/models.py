@@ -9,12 +9,24 @@ from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from apps.accounts.models import Team
+from apps.chargeback.budget_models import Budget, BudgetCrossing, BudgetNotice
 from apps.chargeback.use_models import TeamUse
 from apps.core.quantity import plain
 from apps.fleet.models import Cluster
 from apps.usage.kinds import KindOfUnit
 
-__all__ = ["BillingPeriod", "LedgerEntry", "Line", "ProvisionalLine", "RatePrice", "RateVersion", "TeamUse"]
+__all__ = [
+    "BillingPeriod",
+    "Budget",
+    "BudgetCrossing",
+    "BudgetNotice",
+    "LedgerEntry",
+    "Line",
+    "ProvisionalLine",
+    "RatePrice",
+    "RateVersion",
+    "TeamUse",
+]
 
 
 class RateVersion(models.Model):

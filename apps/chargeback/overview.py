@@ -25,10 +25,11 @@ BASIS_LABELS: Mapping[str, Any] = dict(RatePrice.Basis.choices)
 
 @dataclass(frozen=True, slots=True)
 class TeamCost:
-    """One team in one currency. `slug` "": what belonged to nobody. `before`: its total of the period before, None where
+    """One team in one currency. `team_id` None, `slug` "": what belonged to nobody. `before`: its total of the period before, None where
     there is no such period. `models`: {model: amount}; `unpriced`: {resource: unit-hours without a price}, which stand in the
     team's first row. `currency` "": nothing of the team has a price."""
 
+    team_id: int | None
     slug: str
     name: str
     currency: str
@@ -90,11 +91,12 @@ def team_costs(period: BillingPeriod, *, team_ids: Collection[int] | None) -> li
 
 def _costs(statement: Statement, before: BillingPeriod | None) -> list[TeamCost]:
     team = statement.team
-    earlier = {} if before is None else _totals_of(before, team)
+    earlier = {} if before is None else team_totals(before, team)
     by_model = _by_model(statement)
     currencies = sorted({*statement.totals, *earlier}) or [""]
     return [
         TeamCost(
+            team_id=team.pk if team else None,
             slug=statement.slug,
             name=team.name if team else "",
             currency=currency,
@@ -147,13 +149,13 @@ def latest_costs(team: Team) -> list[tuple[BillingPeriod, Mapping[str, Decimal]]
     return [
         (
             period,
-            _totals_of(period, team),
+            team_totals(period, team),
         )
         for period in periods
     ]
 
 
-def _totals_of(period: BillingPeriod, team: Team | None) -> dict[str, Decimal]:
+def team_totals(period: BillingPeriod, team: Team | None) -> dict[str, Decimal]:
     """{currency: total of the team's statement, with the currency's digits}, as kept with the period."""
     kept = period.by_team.get(NOBODY if team is None else str(team.pk), {})
     return {code: round_money(Decimal(amount), code) for code, amount in kept.items()}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any
 
 from django.core.exceptions import ValidationError
@@ -17,6 +17,7 @@ from django.db.models import Prefetch, QuerySet
 from django.utils.translation import gettext as _
 
 from apps.accounts.models import User
+from apps.chargeback.factors import factor_faults
 from apps.chargeback.models import BillingPeriod, RatePrice, RateVersion
 from apps.chargeback.tariff import Per, Price, Tariff, Version
 
@@ -55,6 +56,14 @@ def load_tariff() -> Tariff:
         )
         for row in RateVersion.objects.filter(state=RateVersion.State.PUBLISHED)
     )
+
+
+def currencies_of(start: datetime) -> set[str]:
+    """Of the rate card in force then, and of those that take over later. One query."""
+    rows = RateVersion.objects.filter(state=RateVersion.State.PUBLISHED).order_by("valid_from")
+    cards = list(rows.values_list("valid_from", "currency"))
+    in_force = [currency for valid_from, currency in cards if valid_from <= start][-1:]
+    return {*in_force, *(currency for valid_from, currency in cards if valid_from > start)}
 
 
 def draft(
@@ -103,15 +112,6 @@ def _check(version: RateVersion) -> None:
     same = RateVersion.objects.filter(state=RateVersion.State.PUBLISHED, valid_from=start)
     if same.exists():
         raise ValidationError({"valid_from": _("Another rate card starts then.")})
-    for name, value in version.priority_factors.items():
-        if not _is_factor(value):
-            raise ValidationError(
-                {"priority_factors": _("%(name)s: give a number of 0 or more as text.") % {"name": name}}
-            )
-
-
-def _is_factor(value: object) -> bool:
-    try:
-        return isinstance(value, str) and Decimal(value).is_finite() and Decimal(value) >= 0
-    except InvalidOperation:
-        return False
+    faults = factor_faults(version.priority_factors)
+    if faults:
+        raise ValidationError({"priority_factors": faults})

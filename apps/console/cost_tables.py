@@ -11,10 +11,11 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
+from apps.chargeback.budget import Standing
 from apps.chargeback.overview import BASIS_LABELS, ChargeLine, ModelCost, TeamCost
 from apps.chargeback.statements import StatementLine
 from apps.console.links import address
-from apps.core.formats import listed, number_text, quantities_text, resource_text
+from apps.core.formats import listed, money_text, number_text, quantities_text, resource_text
 from apps.core.gpu import mode_label
 from apps.core.quantity import plain
 from apps.core.tables import LinkColumn, NumberColumn, PortalTable, TextColumn, TimeColumn
@@ -22,11 +23,6 @@ from apps.fleet.selectors import UNBOUND
 
 SECONDS_PER_HOUR = 3600
 UNPRICED = _("no price")
-
-
-def money_text(amount: Decimal) -> str:
-    """With the digits that it has, grouped by thousands."""
-    return f"{amount:,f}"
 
 
 def totals_text(totals: Mapping[str, Decimal]) -> str:
@@ -44,6 +40,10 @@ class MoneyColumn(NumberColumn):
         )
 
 
+def _percent_text(number: int | None) -> str:
+    return "–" if number is None else f"{number} %"
+
+
 def _month_url(month: str, slug: str) -> str:
     return address("statement", month, slug or UNBOUND)
 
@@ -57,6 +57,15 @@ class TeamCostTable(PortalTable):
     name = LinkColumn(verbose_name=_("Team"), classes="name", empty_values=(), url=lambda _row: "")
     amount = MoneyColumn(verbose_name=_("Cost"), absent=UNPRICED)
     currency = TextColumn(verbose_name=_("Currency"))
+    budget = TextColumn(verbose_name=_("Budget"), classes="num", empty_values=(), orderable=False)
+    used = TextColumn(verbose_name=_("Spent of it"), classes="num", empty_values=(), orderable=False)
+    forecast = TextColumn(
+        verbose_name=_("By the month's end at this pace"),
+        classes="num",
+        empty_values=(),
+        orderable=False,
+        hide_small=True,
+    )
     before = MoneyColumn(verbose_name=_("Month before"), absent="–", hide_small=True)
     change = MoneyColumn(verbose_name=_("Difference"), absent="–", hide_small=True)
     unpriced = TextColumn(
@@ -66,12 +75,59 @@ class TeamCostTable(PortalTable):
 
     class Meta(PortalTable.Meta):
         empty_text = _("Nothing was held in this period.")
-        sequence = ("name", "amount", "currency", "...", "before", "change", "unpriced", "slug")
+        sequence = (
+            "name",
+            "amount",
+            "currency",
+            "budget",
+            "used",
+            "forecast",
+            "...",
+            "before",
+            "change",
+            "unpriced",
+            "slug",
+        )
 
-    def __init__(self, rows: Sequence[TeamCost], *, month: str, models: Sequence[str], **kwargs: Any) -> None:
+    def __init__(
+        self,
+        rows: Sequence[TeamCost],
+        *,
+        month: str,
+        models: Sequence[str],
+        budgets: Mapping[int, Standing],
+        **kwargs: Any,
+    ) -> None:
         own = [(f"model_{place}", _of_model(model)) for place, model in enumerate(models)]
         super().__init__(rows, extra_columns=own, **kwargs)
-        self.month = month
+        self.month, self.budgets = month, budgets
+
+    def _budget_of(self, row: TeamCost) -> Standing | None:
+        """Beside the cost in its currency, or beside use that has no price at all."""
+        found = None if row.team_id is None else self.budgets.get(row.team_id)
+        return found if found is not None and row.currency in ("", found.plan.currency) else None
+
+    def value_budget(self, record: TeamCost) -> Decimal | None:
+        found = self._budget_of(record)
+        return None if found is None else found.plan.amount
+
+    def render_budget(self, record: TeamCost) -> str:
+        amount = self.value_budget(record)
+        return "–" if amount is None else money_text(amount)
+
+    def value_used(self, record: TeamCost) -> int | None:
+        found = self._budget_of(record)
+        return None if found is None else found.percent
+
+    def render_used(self, record: TeamCost) -> str:
+        return _percent_text(self.value_used(record))
+
+    def value_forecast(self, record: TeamCost) -> int | None:
+        found = self._budget_of(record)
+        return None if found is None else found.forecast_percent
+
+    def render_forecast(self, record: TeamCost) -> str:
+        return _percent_text(self.value_forecast(record))
 
     def render_name(self, record: TeamCost) -> SafeString:
         text = record.name or _("no team")

@@ -17,6 +17,7 @@ from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_POST
 
 from apps.accounts.models import Team
+from apps.chargeback.budgets import team_budgets
 from apps.chargeback.close_words import missing_text, refusal_text
 from apps.chargeback.ledger import NotClosable, close
 from apps.chargeback.overview import (
@@ -33,11 +34,12 @@ from apps.chargeback.overview import (
 from apps.chargeback.permissions import may_close
 from apps.chargeback.statements import statement_of
 from apps.console.access import readable_team_ids, reader, team_or_404
+from apps.console.budget_line import budget_line
 from apps.console.charts import Chart
-from apps.console.cost_tables import LinesTable, ModelCostTable, StatementTable, TeamCostTable, money_text
+from apps.console.cost_tables import LinesTable, ModelCostTable, StatementTable, TeamCostTable
 from apps.console.frame import Page
 from apps.console.links import address
-from apps.core.formats import quantities_text
+from apps.core.formats import money_text, quantities_text
 from apps.core.tables import table_csv, wants_csv
 from apps.fleet.selectors import UNBOUND
 from apps.observations.selectors import AsOf, State
@@ -88,6 +90,7 @@ def statement(request: HttpRequest, month: str, team: str) -> HttpResponseBase:
         "name": owner.name if owner else gettext("no team"),
         "slug": team,
         "before": before,
+        "budget": budget_line(period, owner, told=True, everything=page.team_ids is None),
         "totals": _amounts(found.totals),
         "unpriced": quantities_text(found.unpriced) if found.unpriced else "",
         "lines": page.prepare(lines, per_page=200),
@@ -131,7 +134,10 @@ def _overview(
     context: dict[str, object] = {"months": months, "period": period, "form": form, "refused": refused}
     if period is not None:
         costs = team_costs(period, team_ids=page.team_ids)
-        table = TeamCostTable(costs, month=period.month, models=models_of(costs, MODELS_SHOWN))
+        budgets = {one.team.pk: one.standing for one in team_budgets(period, team_ids=page.team_ids)}
+        table = TeamCostTable(
+            costs, month=period.month, models=models_of(costs, MODELS_SHOWN), budgets=budgets
+        )
         if wants_csv(request, "teams"):
             return table_csv(table, request)
         who = reader(request)

@@ -15,6 +15,7 @@ from apps.admissions.unmade import UnmadeRow, unmade
 from apps.admissions.work import Places, recently_finished, running
 from apps.chargeback.overview import latest_costs
 from apps.console.access import reader, team_or_404
+from apps.console.budget_line import budget_line
 from apps.console.change_form_links import team_ask_url
 from apps.console.cost_tables import totals_text
 from apps.console.frame import QUOTA, WORK, Page
@@ -56,14 +57,16 @@ def team(request: HttpRequest, slug: str) -> HttpResponseBase:
     for name, table in tables.items():
         if wants_csv(request, name):
             return table_csv(table, request)
+    costs = latest_costs(shown)
     context = {
         "team": shown,
         "bindings": _bindings(shown, page),
         "ask_url": team_ask_url(reader(request), shown, page.cluster_slug),
         "costs": [
             (period, totals_text(totals), address("statement", period.month, slug))
-            for period, totals in latest_costs(shown)
+            for period, totals in costs
         ],
+        "budget": budget_line(costs[0][0], shown) if costs else None,
         "form": form,
         "queue": form.cleaned_data["queue"] if valid else "",
         "attention_url": address("team", slug, cluster=page.cluster_slug, attention="1"),

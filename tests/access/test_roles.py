@@ -328,6 +328,10 @@ ROUTES: dict[str, list[Case]] = {
         ("/api/v1/statements/2025-01/none/", rest(NOTHING)),
         ("/api/v1/statements/2031-01/red/", rest(NOTHING)),
     ],
+    "api:budgets": [
+        ("/api/v1/budgets/?period=2025-02", rest(EVERYBODY)),
+        ("/api/v1/budgets/?period=2025-01&team=red", (401, 400, 200, 200, 400, 200, 200)),
+    ],
     "api:focus": [
         ("/api/v1/focus/?period=2025-01", rest(ALL_TEAMS)),
         ("/api/v1/focus/?period=2025-02", (401, 404, 404, 404, 404, 409, 409)),
@@ -378,7 +382,7 @@ def test_each_role_gets_what_it_may(world: World, name: str, path: str, expected
 FINANCE = frozenset(
     {
         "api:schema", "api:rates", "api:charges", "api:usage", "api:usage-hours", "api:billing-periods",
-        "api:billing-period", "api:billing-period-close", "api:statements", "api:statement", "api:focus",
+        "api:billing-period", "api:billing-period-close", "api:statements", "api:statement", "api:budgets", "api:focus",
     }
 )  # fmt: skip
 REST = [case for case in CASES if case[0].startswith("api:") and case[0] != "api:docs"]
@@ -519,6 +523,8 @@ MODELS = {
     "fleet.TeamBinding",
     "fleet.Reserve",
     "chargeback.RateVersion",
+    "chargeback.Budget",
+    "chargeback.BudgetNotice",
 }
 NOT_MODELS = {
     "admin:index",
@@ -578,7 +584,10 @@ def test_a_platform_admin_reaches_every_list_and_form(world: World) -> None:
         status = client.get(page, follow=True).status_code
         if page.endswith(("/delete/", "none/", "autocomplete/")):
             assert status in (200, 403, 404), page
-        elif page == "/admin/accounts/apitoken/add/":  # its owner makes it
+        elif page in {
+            "/admin/accounts/apitoken/add/",  # its owner makes it
+            "/admin/chargeback/budgetnotice/add/",  # the portal writes it
+        }:
             assert status == 403
         else:
             assert status == 200, page

@@ -82,10 +82,11 @@ def _collected(sim: Running) -> SimpleNamespace:
 
 def _charged(cluster: Cluster) -> None:
     """What was held so far, at the demo's prices; the month runs."""
-    from worker.management.commands.seed_demo import seed_rates
+    from worker.management.commands.seed_demo import seed_budgets, seed_rates
     from worker.tasks import provide_charges, rollup_held
 
     seed_rates(timezone.now())
+    seed_budgets(timezone.now())
     rollup_held(cluster.pk)
     provide_charges()
 

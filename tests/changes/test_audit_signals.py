@@ -30,9 +30,10 @@ from apps.fleet.services import binding_open
 pytestmark = pytest.mark.django_db
 ROOT = Path(__file__).resolve().parents[2]
 NOON = datetime(2026, 12, 1, 12, tzinfo=UTC)
-# Registered in the admin site and no deed of anybody: none at present.
-NO_DEED: frozenset[type[Model]] = frozenset()
+# Registered in the admin site and no deed of anybody: messages, which the portal writes.
+NO_DEED: frozenset[type[Model]] = frozenset({apps.get_model("chargeback", "BudgetNotice")})
 Card: Any = apps.get_model("chargeback", "RateVersion")
+Budget: Any = apps.get_model("chargeback", "Budget")
 Price: Any = apps.get_model("chargeback", "RatePrice")
 
 
@@ -143,6 +144,7 @@ MAKERS: dict[type[Model], Callable[[], Any]] = {
     Price: lambda: Price.objects.create(
         version=MAKERS[Card](), cluster=cluster(), model="H100", amount=Decimal("3.60")
     ),
+    Budget: lambda: Budget.objects.create(team=team(), from_month="2026-03", amount=Decimal("12000")),
 }
 OTHERS: dict[Any, Callable[[], Any]] = {
     Team: lambda: team("other"),
@@ -156,10 +158,14 @@ ANOTHER: dict[str, Any] = {
     "CharField": "another", "SlugField": "another", "URLField": "https://another/", "EmailField": "a@example.com",
     "BooleanField": None, "DateTimeField": NOON + timedelta(hours=5), "PositiveIntegerField": 3,
     "DecimalField": Decimal("9.125"), "JSONField": {"urgent": "2"}, "TextField": "another",
+    "ArrayField": [60, 90], "PositiveSmallIntegerField": 90,
 }  # fmt: skip
 CHOSEN: dict[tuple[str, str], Any] = {
     ("TeamBinding", "kind"): "volcano_queue",
     ("RateVersion", "currency"): "EUR",
+    ("Budget", "currency"): "EUR",
+    ("Budget", "from_month"): "2026-02",
+    ("Budget", "until_month"): "2026-12",
     ("RatePrice", "basis"): "pod",
     ("RatePrice", "per"): "card",
     ("Membership", "role"): "lead",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
+from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -11,8 +13,9 @@ from django.test import Client
 
 from apps.accounts.models import User
 from apps.api.tests.world import CLOSED_MONTH, MODEL, OPEN_MONTH, World
+from apps.chargeback.budget_notices import note_all_crossed
 from apps.chargeback.ledger import provide
-from apps.chargeback.models import BillingPeriod
+from apps.chargeback.models import BillingPeriod, Budget
 from apps.usage.models import AllocationHour
 
 from .test_pages import download, text
@@ -152,3 +155,52 @@ def test_before_the_first_hour_the_page_says_so() -> None:
     body = text(client, "/chargeback/")
     assert "No hours of use have been computed yet" in body
     assert "Nothing has been read from the clusters yet" not in body
+
+
+# ---- budgets ---------------------------------------------------------------------------------------------------------
+
+
+def planned(world: World) -> None:
+    """5 of 12 are spent after 7 of 28 days: 41.67 %; 20 by the end: 166.67 %."""
+    Budget.objects.create(team=world.red, from_month=OPEN_MONTH, amount=Decimal(12))
+    period = BillingPeriod.objects.get(month=OPEN_MONTH)
+    BillingPeriod.objects.filter(pk=period.pk).update(updated_at=period.starts_at + timedelta(days=7))
+
+
+@pytest.mark.parametrize("path", [f"/chargeback/{OPEN_MONTH}/red/", "/teams/red/"])
+def test_how_the_budget_stands_is_said_in_words(world: World, path: str) -> None:
+    planned(world)
+    body = text(world.client("red_lead"), path)
+    said = "spent 41 % of 12.00 USD; at this pace 166 % by the month&#x27;s end"
+    assert f"Budget of {OPEN_MONTH}: {said}" in body
+    assert "7.00 USD left" in body
+    assert "Budget of" not in text(world.client("blue_lead"), path.replace("red", "blue"))
+
+
+def test_a_budget_that_is_spent_says_so(world: World) -> None:
+    Budget.objects.create(team=world.red, from_month=OPEN_MONTH, amount=Decimal(4))
+    note_all_crossed(world.now)
+    body = text(world.client("red_lead"), f"/chargeback/{OPEN_MONTH}/red/")
+    for said in (
+        "spent 125 % of 4.00 USD",
+        "over budget",
+        "1.00 USD beyond it",
+        "50 % spent (",
+        "100 % spent (",
+    ):
+        assert said in body
+
+
+def test_the_table_of_teams_has_their_budgets(world: World) -> None:
+    planned(world)
+    body = text(world.client("finance"), "/chargeback/")
+    for said in ("12.00", "41 %", "166 %"):
+        assert said in body
+    rows = download(world.client("finance"), "/chargeback/?format=csv&table=teams")
+    lines = [dict(zip(rows[0], row, strict=True)) for row in rows[1:]]
+    names = ("Budget", "Spent of it", "By the month's end at this pace")
+    assert [[line[name] for name in names] for line in lines] == [
+        ["", "", ""],
+        ["12", "41", "166"],
+        ["", "", ""],
+    ]

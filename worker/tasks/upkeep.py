@@ -9,6 +9,7 @@ from celery import shared_task
 from django.utils import timezone
 
 from apps.changes.idempotency import forget_old_keys
+from apps.chargeback.budget_notices import note_all_crossed
 from apps.chargeback.ledger import keep_periods, provide
 from apps.findings.services import drop_old_spans
 from apps.fleet.models import Cluster
@@ -82,9 +83,10 @@ def rollup_used(cluster_id: int) -> int:
 
 @shared_task(name="worker.tasks.provide_charges", soft_time_limit=ROLLUP_SOFT, time_limit=ROLLUP_HARD)
 def provide_charges() -> int:
-    """Compute the provisional lines of the open periods anew; returns how many lines they have."""
+    """Compute the provisional lines of the open periods anew, and tell of budgets; returns how many lines they have."""
     now = timezone.now()
     found = [provide(period.pk, now=now).entries for period in keep_periods(now) if not period.is_closed]
+    note_all_crossed(now)
     return sum(found)
 
 

@@ -1,4 +1,5 @@
-"""`manage.py seed_demo`: the demo's cluster, teams, owners, users, rates and reserves. Running it again changes nothing.
+"""`manage.py seed_demo`: the demo's cluster, teams, owners, users, rates, budgets
+and reserves. Running it again changes nothing.
 
 Input: the state folder of the demo cluster (its kubeconfig, its epoch and the scenario's teams) and its address;
 output: rows. Invariants: what somebody changed by hand stays (a binding that was closed, another password, a rate);
@@ -21,6 +22,7 @@ from django.db import transaction
 
 from apps.accounts.models import Membership, User
 from apps.accounts.models import Team as PortalTeam
+from apps.chargeback.budgets import begin_budget
 from apps.chargeback.rate_cards import draft, publish, published
 from apps.fleet.models import Cluster, Reserve, TeamBinding
 from apps.fleet.services import reserve_open
@@ -60,6 +62,9 @@ PRICES = (
     ("910B3", "1.20"),
     ("tpu-v5-lite-podslice", "1.20"),
 )
+# (team, USD a month): the first holds so much that it is past a threshold within hours, the second is going to be, the third
+# is not.
+BUDGETS = (("foundation-models", "2000"), ("vision", "2500"), ("biology", "12000"))
 # (node selector, cards or None for all, why)
 RESERVES = (
     ("kubernetes.io/hostname=h100-fabric-03", 4, "Acceptance tests of the new fabric switches"),
@@ -68,7 +73,7 @@ RESERVES = (
 
 
 class Command(BaseCommand):
-    help = "Make the demo's cluster, teams, bindings, users, rates and reserves. Idempotent."
+    help = "Make the demo's cluster, teams, bindings, users, rates, budgets and reserves. Idempotent."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--state", required=True, metavar="DIR", help="state folder of the demo cluster")
@@ -90,10 +95,11 @@ class Command(BaseCommand):
             made = sum(seed_team(cluster, team, start) for team in teams)
             users = sum(seed_user(user) for user in USERS)
             rates = seed_rates(start)
+            budgets = seed_budgets(start)
             reserves = seed_reserves(cluster, start)
         self.stdout.write(
             f"cluster {cluster.slug}: {len(teams)} teams; new: {made} bindings, {users} users, {rates} rate cards,"
-            f" {reserves} reserves"
+            f" {budgets} budgets, {reserves} reserves"
         )
 
 
@@ -166,6 +172,15 @@ def seed_rates(start: datetime) -> int:
     )
     publish(card.pk, by=None, now=start)
     return 1
+
+
+def seed_budgets(start: datetime) -> int:
+    """From the first simulated day's month on; gives how many are new. One that somebody changed stays as it is."""
+    return sum(
+        begin_budget(team, from_month=f"{start:%Y-%m}", amount=Decimal(amount), currency="USD")
+        for slug, amount in BUDGETS
+        for team in PortalTeam.objects.filter(slug=slug)
+    )
 
 
 def seed_reserves(cluster: Cluster, start: datetime) -> int:

@@ -1,0 +1,5 @@
+from __future__ import annotations
+
+from tests.receiving import hook, mailbox
+
+__all__ = ["hook", "mailbox"]
