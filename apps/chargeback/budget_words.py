@@ -12,7 +12,7 @@ from django.utils import translation
 from django.utils.translation import gettext as _
 
 from apps.chargeback.budget import Measure
-from apps.core.formats import listed, money_text
+from apps.core.formats import labelled, listed, money_text
 
 
 def spent_text(*, percent: int, amount: Decimal, currency: str, at_least: bool) -> str:
@@ -90,7 +90,7 @@ def _body(payload: Mapping[str, Any]) -> str:
         (_("Budget"), stands),
         (_("Besides"), elsewhere),
     ]
-    return "\n".join(f"{name}: {value}" for name, value in said if value)
+    return "\n".join(labelled(name, value) for name, value in said if value)
 
 
 def _reached(thresholds: Sequence[Mapping[str, Any]]) -> str:

@@ -101,6 +101,9 @@ class TeamCostTable(PortalTable):
         own = [(f"model_{place}", _of_model(model)) for place, model in enumerate(models)]
         super().__init__(rows, extra_columns=own, **kwargs)
         self.month, self.budgets = month, budgets
+        if not budgets:
+            for name in ("budget", "used", "forecast"):
+                self.columns.hide(name)
 
     def _budget_of(self, row: TeamCost) -> Standing | None:
         """Beside the cost in its currency, or beside use that has no price at all."""

@@ -192,6 +192,7 @@ def test_a_budget_that_is_spent_says_so(world: World) -> None:
 
 
 def test_the_table_of_teams_has_their_budgets(world: World) -> None:
+    assert "Spent of it" not in text(world.client("finance"), "/chargeback/")
     planned(world)
     body = text(world.client("finance"), "/chargeback/")
     for said in ("12.00", "41 %", "166 %"):

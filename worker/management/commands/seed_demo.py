@@ -95,7 +95,7 @@ class Command(BaseCommand):
             made = sum(seed_team(cluster, team, start) for team in teams)
             users = sum(seed_user(user) for user in USERS)
             rates = seed_rates(start)
-            budgets = seed_budgets(start)
+            budgets = seed_budgets(start) if rates else 0
             reserves = seed_reserves(cluster, start)
         self.stdout.write(
             f"cluster {cluster.slug}: {len(teams)} teams; new: {made} bindings, {users} users, {rates} rate cards,"
@@ -175,7 +175,8 @@ def seed_rates(start: datetime) -> int:
 
 
 def seed_budgets(start: datetime) -> int:
-    """From the first simulated day's month on; gives how many are new. One that somebody changed stays as it is."""
+    """From the first simulated day's month on, in the currency of the rate card that was made with them; gives how many are
+    new."""
     return sum(
         begin_budget(team, from_month=f"{start:%Y-%m}", amount=Decimal(amount), currency="USD")
         for slug, amount in BUDGETS

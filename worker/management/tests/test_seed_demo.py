@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.apps import apps
@@ -27,6 +28,9 @@ def state(tmp_path: Path) -> Path:
     return tmp_path
 
 
+BUDGETS: Any = apps.get_model("chargeback", "Budget")
+
+
 def seed(state: Path, api: str = API) -> None:
     call_command("seed_demo", state=str(state), api=api)
 
@@ -40,6 +44,7 @@ def counts() -> list[int]:
         Membership,
         Reserve,
         apps.get_model("chargeback", "RatePrice"),
+        BUDGETS,
     )
     return [model._default_manager.count() for model in models]
 
@@ -113,6 +118,19 @@ def test_the_reserves_start_with_the_demo_and_stay_ended(state: Path) -> None:
     Reserve.objects.update(valid_to=start + timedelta(days=1))
     seed(state)
     assert Reserve.objects.filter(valid_to=None).count() == 0
+
+
+def test_three_teams_have_budgets_and_one_that_is_deleted_stays_so(state: Path) -> None:
+    seed(state)
+    kept = BUDGETS.objects.order_by("team__slug").values_list("team__slug", "from_month", "currency")
+    assert [*kept] == [
+        ("biology", "2026-11", "USD"),
+        ("foundation-models", "2026-11", "USD"),
+        ("vision", "2026-11", "USD"),
+    ]
+    BUDGETS.objects.get(team__slug="vision").delete()
+    seed(state)
+    assert BUDGETS.objects.count() == 2
 
 
 def test_a_missing_or_broken_state_is_one_sentence(tmp_path: Path) -> None:
