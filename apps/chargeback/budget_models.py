@@ -58,7 +58,9 @@ class BudgetCrossing(models.Model):
     `amount`, `currency` and `cost` (spent, or of the whole month at the pace of then) as they were."""
 
     team = models.ForeignKey(Team, on_delete=models.CASCADE, related_name="+")
-    period = models.ForeignKey("chargeback.BillingPeriod", on_delete=models.CASCADE, related_name="+", db_index=False)
+    period = models.ForeignKey(
+        "chargeback.BillingPeriod", on_delete=models.CASCADE, related_name="+", db_index=False
+    )
     measure = models.CharField(max_length=8, choices=[(one.value, one.value) for one in Measure])
     percent = models.PositiveSmallIntegerField()
     at = models.DateTimeField()
