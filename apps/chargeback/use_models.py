@@ -15,12 +15,18 @@ class TeamUse(KindOfUnit):
     them by the database. `reserved` quota, of it `bridged` (held before and after a stretch that nobody saw) and beside
     it `left_out` (nobody saw it); `bound`: by pods; all in unit-seconds. `measured` device-seconds with a utilisation,
     `busy` times the utilisation; NULL: not measured. `team` NULL: nobody's, and devices of which nobody says whose part is
-    which."""
+    which. Without foreign keys, as lines."""
 
     period = models.ForeignKey(
-        "chargeback.BillingPeriod", on_delete=models.CASCADE, db_index=False, related_name="use"
+        "chargeback.BillingPeriod",
+        on_delete=models.CASCADE,
+        db_constraint=False,
+        db_index=False,
+        related_name="use",
     )
-    team = models.ForeignKey(Team, on_delete=models.PROTECT, null=True, db_index=False, related_name="+")
+    team = models.ForeignKey(
+        Team, on_delete=models.PROTECT, null=True, db_constraint=False, db_index=False, related_name="+"
+    )
     resource = models.CharField(max_length=253)
     reserved = models.DecimalField(max_digits=30, decimal_places=9)
     bridged = models.DecimalField(max_digits=30, decimal_places=9)

@@ -4,6 +4,8 @@ took longer than all the rest of a close. What they kept is kept from the other 
 - What lines are made of is joined from tables whose keys are checked, so that adding lines needs no check. A cluster or a
   team that a line names is refused to be deleted; whoever deletes waits for who adds lines (one lock), and so sees them.
 - Of a period lines are added by whoever has its row locked: who deletes it waits for that row.
+- What is kept of a team's use beside the lines is written under the same lock: a key of it would be checked by the COMMIT,
+  against a row that a waiting DELETE has locked already.
 - Lines name published rate cards only, which `0003_frozen` keeps for good, with their prices."""
 
 from __future__ import annotations
@@ -26,6 +28,9 @@ BEGIN
     EXECUTE format('SELECT EXISTS (SELECT 1 FROM chargeback_ledgerentry WHERE %1$I = $1)
                         OR EXISTS (SELECT 1 FROM chargeback_provisionalline WHERE %1$I = $1)', key)
         INTO named USING OLD.id;
+    IF NOT named AND key <> 'cluster_id' THEN
+        EXECUTE format('SELECT EXISTS (SELECT 1 FROM chargeback_teamuse WHERE %I = $1)', key) INTO named USING OLD.id;
+    END IF;
     IF named THEN
         RAISE EXCEPTION '%: % refused, lines of charges name it', TG_TABLE_NAME, lower(TG_OP)
             USING ERRCODE = 'restrict_violation';
@@ -80,6 +85,14 @@ class Migration(migrations.Migration):
             "period",
             "chargeback.billingperiod",
             related_name="provisional",
+            on_delete=django.db.models.deletion.CASCADE,
+        ),
+        without_key("teamuse", "team", "accounts.team", null=True),
+        without_key(
+            "teamuse",
+            "period",
+            "chargeback.billingperiod",
+            related_name="use",
             on_delete=django.db.models.deletion.CASCADE,
         ),
     ]

@@ -12,11 +12,11 @@ from django.db.models import ForeignKey, Model, ProtectedError
 
 from apps.accounts.models import Team
 from apps.chargeback.ledger import close, keep_periods, provide
-from apps.chargeback.models import BillingPeriod, LedgerEntry, ProvisionalLine, RateVersion
+from apps.chargeback.models import BillingPeriod, LedgerEntry, ProvisionalLine, RateVersion, TeamUse
 from apps.chargeback.tests.test_ledger import LATER, REASON, close_until_march, filled, march
 from apps.fleet.models import Cluster
 
-LINES = (LedgerEntry, ProvisionalLine)
+LINES = (LedgerEntry, ProvisionalLine, TeamUse)
 NAMES = ("cluster", "team", "version", "price", "period")
 
 
@@ -33,7 +33,7 @@ def deleted(model: type[Model], pk: int) -> int:
     return count
 
 
-def named(line: LedgerEntry | ProvisionalLine, name: str) -> tuple[type[Model], int]:
+def named(line: LedgerEntry | ProvisionalLine | TeamUse, name: str) -> tuple[type[Model], int]:
     """What the line names: model and key."""
     field = line._meta.get_field(name)
     assert isinstance(field, ForeignKey)
@@ -63,6 +63,15 @@ def test_nor_is_what_a_provisional_line_names(month: Cluster, name: str) -> None
     line = ProvisionalLine.objects.filter(period=period, team__isnull=False, price__isnull=False)[0]
     with pytest.raises(DatabaseError, match="delete refused"):
         deleted(*named(line, name))
+
+
+@pytest.mark.parametrize("name", ["team", "period"])
+def test_nor_is_whose_use_alone_is_kept(month: Cluster, name: str) -> None:
+    period = provide(march().pk, now=LATER)
+    use = TeamUse.objects.filter(period=period, team__isnull=False)[0]
+    ProvisionalLine.objects.all().delete()
+    with pytest.raises(DatabaseError, match="delete refused"):
+        deleted(*named(use, name))
 
 
 @pytest.mark.parametrize("name", ["team", "cluster"])
