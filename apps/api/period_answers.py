@@ -20,7 +20,7 @@ from apps.chargeback.models import BillingPeriod
 from apps.chargeback.overview import period_of
 from apps.observations.selectors import AsOf, State
 
-FORM = "1"
+FORM = "2"
 """Goes up when what is told of a closed period takes another form."""
 KEPT_SECONDS = 3600
 """For how long a client may use what it has of a closed period without asking again."""

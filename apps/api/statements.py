@@ -4,8 +4,11 @@ provisional."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.http import Http404, HttpResponseBase
 from django.shortcuts import get_object_or_404
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -22,6 +25,7 @@ from apps.api.schema import documented
 from apps.chargeback.charge_filters import StatementsForm
 from apps.chargeback.models import BillingPeriod
 from apps.chargeback.statements import Statement, StatementLine, statement_of, statements
+from apps.chargeback.team_use import Used, use_of
 from apps.fleet.selectors import UNBOUND
 
 
@@ -76,8 +80,44 @@ class StatementItemSerializer(serializers.Serializer):  # type: ignore[type-arg]
         return statement.slug or None
 
 
+class UsedSerializer(serializers.Serializer):  # type: ignore[type-arg]
+    """What the team held of one kind of unit and how busy it was, all in seconds; `measured`, `busy` and `held_idle` are of
+    devices. Null: not measured. `bridged`: part of `reserved` in which nobody could look and the same work was there before
+    and after; `left_out`: beside it, seen by nobody and not charged; `unbound`: reserved while no pod had it."""
+
+    model = serializers.SerializerMethodField()
+    sharing_mode = serializers.SerializerMethodField()
+    profile = serializers.SerializerMethodField()
+    resource = Text()
+    reserved_unit_seconds = DecimalText(source="reserved")
+    bridged_unit_seconds = DecimalText(source="bridged")
+    left_out_unit_seconds = DecimalText(source="left_out")
+    bound_unit_seconds = DecimalText(source="bound")
+    unbound_unit_seconds = DecimalText(source="unbound")
+    measured_device_seconds = DecimalText(source="measured", allow_null=True)
+    busy_device_seconds = DecimalText(source="busy", allow_null=True)
+    held_idle_device_seconds = DecimalText(source="held_idle", allow_null=True)
+    efficiency = DecimalText(allow_null=True, help_text="Busy / measured, 0…1.")
+    memory_gib_seconds = DecimalText(allow_null=True)
+    energy_joules = DecimalText(allow_null=True)
+
+    def get_model(self, used: Used) -> str | None:
+        return used.unit.model or None
+
+    def get_sharing_mode(self, used: Used) -> str | None:
+        return used.unit.sharing_mode or None
+
+    def get_profile(self, used: Used) -> str | None:
+        return used.unit.profile or None
+
+
 class StatementSerializer(StatementItemSerializer):
     lines = StatementLineSerializer(many=True, read_only=True)
+    use = serializers.SerializerMethodField()
+
+    @extend_schema_field(UsedSerializer(many=True))
+    def get_use(self, statement: Statement) -> Any:
+        return UsedSerializer(use_of(statement.period, statement.team), many=True).data
 
 
 @documented(operation="statements", summary="Statements of a period, one per team; that of nobody last")

@@ -18,8 +18,6 @@ from apps.usage.allocation import Unit
 from apps.usage.allocation_sql import COUNTED
 from apps.usage.use import GIB
 
-HOUR = Decimal(3600)
-JOULES_PER_KWH = Decimal(3_600_000)
 _KIND = "team_id, resource, model, sharing_mode, profile, weight_over, weight_under"
 _FILL = f"""
 INSERT INTO chargeback_teamuse (period_id, {_KIND}, reserved, bridged, left_out, bound, measured, busy,
@@ -44,7 +42,7 @@ GROUP BY {_KIND}
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """One team's of one kind of unit, in hours; as TeamUse."""
+    """One team's of one kind of unit; as TeamUse, in seconds."""
 
     resource: str
     unit: Unit
@@ -54,8 +52,8 @@ class Used:
     bound: Decimal
     measured: Decimal | None
     busy: Decimal | None
-    memory_gib_hours: Decimal | None
-    energy_kwh: Decimal | None
+    memory_gib_seconds: Decimal | None
+    energy_joules: Decimal | None
 
     @property
     def unbound(self) -> Decimal:
@@ -64,13 +62,13 @@ class Used:
 
     @property
     def held_idle(self) -> Decimal | None:
-        """Device-hours that were measured and not busy."""
+        """Device-seconds that were measured and not busy."""
         return None if self.measured is None or self.busy is None else self.measured - self.busy
 
     @property
     def efficiency(self) -> Decimal | None:
-        """Busy / measured, 0…1."""
-        return self.busy / self.measured if self.measured and self.busy is not None else None
+        """Busy / measured, 0…1, to a millionth."""
+        return round(self.busy / self.measured, 6) if self.measured and self.busy is not None else None
 
 
 def fill_use(period: BillingPeriod) -> None:
@@ -87,19 +85,16 @@ def use_of(period: BillingPeriod, team: Team | None) -> list[Used]:
 
 
 def _used(row: TeamUse) -> Used:
+    memory = row.memory_byte_seconds
     return Used(
         resource=row.resource,
         unit=row.unit,
-        reserved=row.reserved / HOUR,
-        bridged=row.bridged / HOUR,
-        left_out=row.left_out / HOUR,
-        bound=row.bound / HOUR,
-        measured=_per(row.measured, HOUR),
-        busy=_per(row.busy, HOUR),
-        memory_gib_hours=_per(row.memory_byte_seconds, HOUR * GIB),
-        energy_kwh=_per(row.energy_joules, JOULES_PER_KWH),
+        reserved=row.reserved,
+        bridged=row.bridged,
+        left_out=row.left_out,
+        bound=row.bound,
+        measured=row.measured,
+        busy=row.busy,
+        memory_gib_seconds=None if memory is None else round(memory / GIB, 6),
+        energy_joules=row.energy_joules,
     )
-
-
-def _per(amount: Decimal | None, divisor: Decimal) -> Decimal | None:
-    return None if amount is None else amount / divisor

@@ -15,13 +15,12 @@ from apps.chargeback.budget import Standing
 from apps.chargeback.overview import BASIS_LABELS, ChargeLine, ModelCost, TeamCost
 from apps.chargeback.statements import StatementLine
 from apps.console.links import address
-from apps.core.formats import listed, money_text, number_text, quantities_text, resource_text
-from apps.core.gpu import mode_label
+from apps.console.use_tables import SECONDS_PER_HOUR, unit_words
+from apps.core.formats import listed, money_text, number_text, quantities_text
 from apps.core.quantity import plain
 from apps.core.tables import LinkColumn, NumberColumn, PortalTable, TextColumn, TimeColumn
 from apps.fleet.selectors import UNBOUND
 
-SECONDS_PER_HOUR = 3600
 UNPRICED = _("no price")
 
 
@@ -194,10 +193,7 @@ class StatementTable(PortalTable):
 
     def render_unit(self, record: StatementLine) -> str:
         charged = record.charged
-        parts = [charged.profile or resource_text(charged.resource)]
-        if charged.sharing_mode:
-            parts.append(mode_label(charged.sharing_mode))
-        return ", ".join(parts)
+        return unit_words(charged.resource, charged.sharing_mode, charged.profile)
 
     def value_unit(self, record: StatementLine) -> str:
         return record.charged.profile or record.charged.resource

@@ -33,12 +33,14 @@ from apps.chargeback.overview import (
 )
 from apps.chargeback.permissions import may_close
 from apps.chargeback.statements import statement_of
+from apps.chargeback.team_use import use_of
 from apps.console.access import readable_team_ids, reader, team_or_404
 from apps.console.budget_line import budget_line
 from apps.console.charts import Chart
 from apps.console.cost_tables import LinesTable, ModelCostTable, StatementTable, TeamCostTable
 from apps.console.frame import Page
 from apps.console.links import address
+from apps.console.use_tables import UsedTable, coverage_notes
 from apps.core.formats import money_text, quantities_text
 from apps.core.tables import table_csv, wants_csv
 from apps.fleet.selectors import UNBOUND
@@ -81,7 +83,9 @@ def statement(request: HttpRequest, month: str, team: str) -> HttpResponseBase:
     models = ModelCostTable(
         model_costs(found, None if before is None else statement_of(before, owner)), prefix="m-"
     )
-    for name, table in (("lines", lines), ("models", models)):
+    held = use_of(period, owner)
+    used = UsedTable(held, prefix="u-")
+    for name, table in (("lines", lines), ("models", models), ("use", used)):
         if wants_csv(request, name):
             return table_csv(table, request)
     context = {
@@ -95,6 +99,8 @@ def statement(request: HttpRequest, month: str, team: str) -> HttpResponseBase:
         "unpriced": quantities_text(found.unpriced) if found.unpriced else "",
         "lines": page.prepare(lines, per_page=200),
         "models": page.prepare(models, per_page=50),
+        "used": page.prepare(used, per_page=50),
+        "notes": coverage_notes(held),
         "lines_url": address("charges", month, team),
     }
     return page.render("console/statement.html", context, section="chargeback")

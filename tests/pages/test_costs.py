@@ -12,10 +12,10 @@ import pytest
 from django.test import Client
 
 from apps.accounts.models import User
-from apps.api.tests.world import CLOSED_MONTH, MODEL, OPEN_MONTH, World
+from apps.api.tests.world import CLOSED_MONTH, GPU, MODEL, OPEN_MONTH, World
 from apps.chargeback.budget_notices import note_all_crossed
 from apps.chargeback.ledger import provide
-from apps.chargeback.models import BillingPeriod, Budget
+from apps.chargeback.models import BillingPeriod, Budget, TeamUse
 from apps.usage.models import AllocationHour
 
 from .test_pages import download, text
@@ -68,8 +68,9 @@ def test_a_statement_says_its_lines_their_price_and_the_month_before(world: Worl
 
 
 def test_use_without_a_price_is_in_no_total_and_said(world: World) -> None:
-    AllocationHour.objects.filter(team=world.red).update(model="unknown-card")
     period = BillingPeriod.objects.get(month=OPEN_MONTH)
+    held = AllocationHour.objects.filter(team=world.red, starts_at__gte=period.starts_at)
+    held.update(model="unknown-card")
     provide(period.pk, now=world.now)
     body = text(world.client("finance"), f"/chargeback/?period={OPEN_MONTH}")
     assert "2 unit-hours of nvidia.com/gpu without a price" in body
@@ -205,3 +206,26 @@ def test_the_table_of_teams_has_their_budgets(world: World) -> None:
         ["12", "41", "166"],
         ["", "", ""],
     ]
+
+
+def test_a_statement_says_how_busy_what_was_held_was_and_what_nobody_saw(world: World) -> None:
+    """Reserved 2 hours, half an hour of it bridged; a quarter of an hour more left out; bound 1.5 hours, a quarter busy."""
+    TeamUse.objects.create(
+        period=BillingPeriod.objects.get(month=OPEN_MONTH), team=world.red, resource=GPU, model=MODEL,
+        reserved=7200, bridged=1800, left_out=900, bound=5400, measured=5400, busy=1350, energy_joules=3_600_000,
+    )  # fmt: skip
+    client = world.client("red_lead")
+    head, row = download(client, f"/chargeback/{OPEN_MONTH}/red/?format=csv&table=use")
+    line = dict(zip(head, row, strict=True))
+    assert [line[name] for name in ("Reserved", "Bound to pods", "Reserved, no pod", "Measured", "Busy")] == [
+        "7200", "5400", "1800", "5400", "1350",
+    ]  # fmt: skip
+    assert [line[name] for name in ("Held idle", "Efficiency", "Energy, kWh", "Memory, GiB-hours")] == [
+        "4050", "0.25", "3600000", "",
+    ]  # fmt: skip
+    body = text(client, f"/chargeback/{OPEN_MONTH}/red/")
+    assert "25 %" in body
+    assert "not measured" in body
+    assert "In 0.5 × GPU unit-hours the portal could not look" in body
+    assert "0.3 × GPU unit-hours were seen by nobody" in body
+    assert "utilisation of 1.5 device-hours beside 1.5 unit-hours of pods" in body

@@ -75,6 +75,16 @@ def test_statements_are_what_was_worked_out_and_add_up_to_the_period(finance: Cl
     assert total == Decimal(EXPECTED["total"])
 
 
+def test_a_statement_tells_what_was_held_beside_its_lines(finance: Client) -> None:
+    """Its lines are all of reserved quota here: what was held adds up to them, and pods were not seen."""
+    close_until_march()
+    for team in EXPECTED["statements"]:
+        told = body(finance, f"statements/2026-03/{team}/")["result"]
+        lines = sum(Decimal(line["unit_seconds"]) for line in told["lines"])
+        assert sum(Decimal(one["reserved_unit_seconds"]) for one in told["use"]) == lines
+        assert all(one["efficiency"] is None for one in told["use"])
+
+
 def test_a_statements_lines_add_up_to_it_and_say_what_has_no_price(finance: Client) -> None:
     close_until_march()
     for team, total in EXPECTED["statements"].items():

@@ -250,17 +250,17 @@ def test_how_busy_a_team_was_stays_with_the_period(settings: object) -> None:
     provide(period.pk, now=LATER)
     period = close(period.pk, by=None, reason="", now=LATER)
     (used,) = use_of(period, red)
-    assert [used.reserved, used.bound, used.unbound, used.bridged, used.left_out] == [
-        D(4),
-        D(4),
-        D(0),
-        D(0),
-        D(0),
-    ]
-    assert [used.measured, used.busy, used.held_idle, used.efficiency] == [D(3), D("1.5"), D("1.5"), D("0.5")]
-    assert [used.energy_kwh, used.memory_gib_hours] == [D(2), None]
+    held = [used.reserved, used.bound, used.unbound, used.bridged, used.left_out]
+    assert held == [D(4 * 3600), D(4 * 3600), D(0), D(0), D(0)]
+    assert [used.measured, used.busy, used.held_idle] == [D(3 * 3600), D(5400), D(5400)]
+    assert [used.efficiency, used.energy_joules, used.memory_gib_seconds] == [D("0.5"), D(7_200_000), None]
     (blue,) = use_of(period, Team.objects.get(slug="blue"))
-    assert [blue.reserved, blue.bound, blue.unbound, blue.efficiency] == [D(3), D(2), D(1), None]
+    assert [blue.reserved, blue.bound, blue.unbound, blue.efficiency] == [
+        D(3 * 3600),
+        D(2 * 3600),
+        D(3600),
+        None,
+    ]
     for statement in (
         "UPDATE chargeback_teamuse SET busy = 0",
         "DELETE FROM chargeback_teamuse",
