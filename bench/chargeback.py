@@ -26,6 +26,7 @@ import psycopg
 from psycopg import sql
 
 from bench._page import django_setup, seconds
+from bench._pull import read_by_finance
 from bench._report import Result, report
 
 SPELLS = 1_000_000
@@ -58,7 +59,7 @@ class Month:
 
 # ---- parts that measure more on the closed month: add one here -------------------------------------------------------
 
-PARTS: tuple[Callable[[Month], list[Result]], ...] = ()
+PARTS: tuple[Callable[[Month], list[Result]], ...] = (read_by_finance,)
 
 
 # ---- databases ------------------------------------------------------------------------------------------------------

@@ -24,12 +24,10 @@ from apps.fleet.models import Cluster
 KINDS = [("", _("any")), ("Workload", "Workload"), ("PodGroup", "PodGroup"), ("Pod", "Pod")]
 
 
-class ScopedForm(WindowForm):
-    """Cluster and team, checked against what exists and what the reader may see."""
+class ClusterWindowForm(WindowForm):
+    """A window of one cluster, or of all."""
 
     cluster = forms.CharField(label=_("Cluster"), required=False, max_length=60)
-    team = forms.CharField(label=_("Team"), required=False, max_length=80)
-    queue = forms.CharField(label=_("Queue"), required=False, max_length=253)
 
     def __init__(
         self, data: Mapping[str, Any], *, now: datetime, team_ids: Collection[int] | None = None
@@ -42,6 +40,13 @@ class ScopedForm(WindowForm):
         if slug and not Cluster.objects.filter(slug=slug).exists():
             raise ValidationError(_("There is no cluster of this name."), code="not_found")
         return slug
+
+
+class ScopedForm(ClusterWindowForm):
+    """Cluster and team, checked against what exists and what the reader may see."""
+
+    team = forms.CharField(label=_("Team"), required=False, max_length=80)
+    queue = forms.CharField(label=_("Queue"), required=False, max_length=253)
 
     def clean_team(self) -> str:
         return readable_team(self.cleaned_data["team"], self.team_ids)

@@ -28,7 +28,9 @@ if TYPE_CHECKING:  # views read the settings that name this module
     from rest_framework.views import APIView
 
 REALM = "gpu-portal"
-FINANCE = frozenset({"billing-periods", "budgets", "charges", "focus", "rates", "statements", "usage"})
+FINANCE = frozenset(
+    {"billing-periods", "budgets", "charges", "focus", "idle", "rates", "statements", "supply", "usage"}
+)
 """First parts of the addresses below /api/v1/ that `finance:read` reads, and all below them."""
 
 

@@ -46,7 +46,7 @@ class _Token(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
         return super().get_security_requirement(auto_schema) if reads else None
 
     def get_security_definition(self, auto_schema: Any) -> dict[str, str]:
-        text = "A token from /account/tokens/; finance:read reads rates, billing-periods, charges, statements, budgets, usage, focus and the schema, read everything that its owner may read."
+        text = "A token from /account/tokens/; finance:read reads rates, billing-periods, charges, statements, budgets, usage, supply, idle, focus and the schema, read everything that its owner may read."
         return {"type": "http", "scheme": "bearer", "description": text}
 
 

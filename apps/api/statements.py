@@ -18,6 +18,7 @@ from apps.accounts.selectors import visible_teams
 from apps.api.base import ListView, Reading
 from apps.api.billing_periods import MoneyTotals
 from apps.api.fields import Amounts, DecimalText, Text
+from apps.api.kinds import KindSerializer
 from apps.api.pagination import Key, PageForm, next_link, page_of_rows
 from apps.api.period_answers import PeriodAnswers, freshness_of, period_or_404
 from apps.api.rates import BASES
@@ -25,7 +26,7 @@ from apps.api.schema import documented
 from apps.chargeback.charge_filters import StatementsForm
 from apps.chargeback.models import BillingPeriod
 from apps.chargeback.statements import Statement, StatementLine, statement_of, statements
-from apps.chargeback.team_use import Used, use_of
+from apps.chargeback.team_use import use_of
 from apps.fleet.selectors import UNBOUND
 
 
@@ -80,15 +81,11 @@ class StatementItemSerializer(serializers.Serializer):  # type: ignore[type-arg]
         return statement.slug or None
 
 
-class UsedSerializer(serializers.Serializer):  # type: ignore[type-arg]
+class UsedSerializer(KindSerializer):
     """What the team held of one kind of unit and how busy it was, all in seconds; `measured`, `busy` and `held_idle` are of
     devices. Null: not measured. `bridged`: part of `reserved` in which nobody could look and the same work was there before
     and after; `left_out`: beside it, seen by nobody and not charged; `unbound`: reserved while no pod had it."""
 
-    model = serializers.SerializerMethodField()
-    sharing_mode = serializers.SerializerMethodField()
-    profile = serializers.SerializerMethodField()
-    resource = Text()
     reserved_unit_seconds = DecimalText(source="reserved")
     bridged_unit_seconds = DecimalText(source="bridged")
     left_out_unit_seconds = DecimalText(source="left_out")
@@ -100,15 +97,6 @@ class UsedSerializer(serializers.Serializer):  # type: ignore[type-arg]
     efficiency = DecimalText(allow_null=True, help_text="Busy / measured, 0…1.")
     memory_gib_seconds = DecimalText(allow_null=True)
     energy_joules = DecimalText(allow_null=True)
-
-    def get_model(self, used: Used) -> str | None:
-        return used.unit.model or None
-
-    def get_sharing_mode(self, used: Used) -> str | None:
-        return used.unit.sharing_mode or None
-
-    def get_profile(self, used: Used) -> str | None:
-        return used.unit.profile or None
 
 
 class StatementSerializer(StatementItemSerializer):

@@ -17,6 +17,7 @@ from apps.api.fallback import FallbackView
 from apps.api.findings import FindingsView
 from apps.api.focus import FocusView
 from apps.api.gpu_weights import GpuWeightsView
+from apps.api.idle import IdleView, SupplyView
 from apps.api.loans import LoansView
 from apps.api.nodes import NodesView, NodeView
 from apps.api.queue_detail import QueueView
@@ -90,6 +91,8 @@ urlpatterns = [
     path("v1/admission-failures/unknown/", UnknownTextsView.as_view(), name="admission-failures-unknown"),
     path("v1/admission-failures/unmade/", UnmadeView.as_view(), name="admission-failures-unmade"),
     path("v1/wait-times/", WaitTimesView.as_view(), name="wait-times"),
+    path("v1/supply/", SupplyView.as_view(), name="supply"),
+    path("v1/idle/", IdleView.as_view(), name="idle"),
     path("v1/usage/", UsageView.as_view(), name="usage"),
     path("v1/usage/hours/", UsageHoursView.as_view(), name="usage-hours"),
     path("v1/findings/", FindingsView.as_view(), name="findings"),

@@ -233,6 +233,14 @@ def first_allocation() -> datetime | None:
     return rows.first()
 
 
+def computed_until(clusters: Collection[Cluster]) -> datetime | None:
+    """Up to where hours of what was held are finished for all of them; None: not one is for some."""
+    done = allocation_done_until()
+    marks = [done.get(cluster.pk) for cluster in clusters]
+    known = [mark for mark in marks if mark is not None]
+    return min(known) if known and len(known) == len(marks) else None
+
+
 def allocation_done_until() -> dict[int, datetime]:
     """By cluster, up to where hours of what was held are finished."""
     marks = Watermark.objects.filter(rollup=ALLOCATION).values_list("cluster_id", "done_until")

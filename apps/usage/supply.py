@@ -104,6 +104,11 @@ class Supply:
         return self.idle - self.idle_reserved
 
     @property
+    def idle_share(self) -> Decimal | None:
+        """Of what was allocatable, 0…1, to a millionth."""
+        return round(self.idle / self.allocatable, 6) if self.allocatable else None
+
+    @property
     def unobserved(self) -> Decimal:
         """Physical units, as last seen, in time in which nodes or pods were not."""
         return self._of(name.UNOBSERVED)
@@ -116,6 +121,11 @@ class Supply:
     @property
     def held_unobserved(self) -> Decimal:
         return self._of(name.HELD_UNOBSERVED)
+
+    @property
+    def out(self) -> Decimal:
+        """All of `out_of_use`."""
+        return sum(self.out_of_use.values(), Decimal(0))
 
     @property
     def out_of_use(self) -> Mapping[str, Decimal]:

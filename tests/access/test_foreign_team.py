@@ -167,6 +167,11 @@ FOREIGN: dict[str, list[Case]] = {
         (NOTHING, "/admissions/wait-times/?queue={team}-cq"),
         (NOTHING, "/admissions/wait-times/?format=csv&queue={team}-cq"),
     ],
+    "console:idle": [
+        (GONE, "/chargeback/idle/?team={team}"),
+        (NOTHING, "/chargeback/idle/?queue={team}-cq"),
+        (NOTHING, "/chargeback/idle/?format=csv&queue={team}-cq"),
+    ],
     "console:blocked_work": [
         (GONE, "/admissions/work/?team={team}"),
         (NOTHING, "/admissions/work/?queue={team}-cq"),

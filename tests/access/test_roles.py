@@ -161,6 +161,13 @@ ROUTES: dict[str, list[Case]] = {
         ("/admissions/unknown/?format=csv", ADMIN),
         ("/admissions/unknown/?cluster=none", NOTHING),
     ],
+    "console:idle": [
+        ("/chargeback/idle/", EVERYBODY),
+        ("/chargeback/idle/?format=csv&table=supply", EVERYBODY),
+        ("/chargeback/idle/?team=blue", BLUE),
+        ("/chargeback/idle/?team=-", ALL_TEAMS),
+        ("/chargeback/idle/?cluster=none", NOTHING),
+    ],
     "console:audit": [
         ("/audit/", ADMIN),
         ("/audit/?format=csv&table=audit", ADMIN),
@@ -306,6 +313,14 @@ ROUTES: dict[str, list[Case]] = {
     "api:admission-failures-unknown": [("/api/v1/admission-failures/unknown/", rest(ADMIN))],
     "api:admission-failures-unmade": [("/api/v1/admission-failures/unmade/", rest(EVERYBODY))],
     "api:wait-times": [("/api/v1/wait-times/", rest(EVERYBODY))],
+    "api:supply": [
+        ("/api/v1/supply/", rest(EVERYBODY)),
+        ("/api/v1/supply/?cluster=none", (401, *[400] * 6)),
+    ],
+    "api:idle": [
+        ("/api/v1/idle/", rest(EVERYBODY)),
+        ("/api/v1/idle/?team=blue", (401, 400, 400, 400, 200, 200, 200)),
+    ],
     "api:usage": [("/api/v1/usage/", rest(EVERYBODY))],
     "api:usage-hours": [("/api/v1/usage/hours/?cluster=east", rest(EVERYBODY))],
     "api:findings": [("/api/v1/findings/", rest(EVERYBODY))],
@@ -382,6 +397,7 @@ def test_each_role_gets_what_it_may(world: World, name: str, path: str, expected
 FINANCE = frozenset(
     {
         "api:schema", "api:rates", "api:charges", "api:usage", "api:usage-hours", "api:billing-periods",
+        "api:supply", "api:idle",
         "api:billing-period", "api:billing-period-close", "api:statements", "api:statement", "api:budgets", "api:focus",
     }
 )  # fmt: skip

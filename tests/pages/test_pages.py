@@ -40,6 +40,7 @@ PAGES = {
     "chargeback": "/chargeback/",
     "statement": "/chargeback/2025-01/red/",
     "charges": "/chargeback/2025-01/red/charges/",
+    "idle": "/chargeback/idle/",
     "workload": "/workloads/uid-red-waits/",
     "changes": "/changes/",
     "changes_calendar": "/changes/calendar/",

@@ -90,7 +90,13 @@ def test_what_a_what_if_takes_and_answers_is_described(world: World, schema: dic
     check(schema, path, response, method="post")
 
 
-@pytest.mark.parametrize("path", [*(f"{route}/" for route in LISTS), "usage/hours/?cluster=east"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        *(f"{route}/" for route in LISTS),
+        *("usage/hours/?cluster=east", "idle/?from=2025-01-01&to=2025-01-02", "supply/"),
+    ],
+)
 def test_a_list_answers_what_the_document_promises(world: World, schema: dict[str, Any], path: str) -> None:
     check(schema, f"/api/v1/{path.partition('?')[0]}", world.client("admin").get(f"/api/v1/{path}"))
 
