@@ -14,13 +14,14 @@ Pure. Invariants
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
 from fractions import Fraction
-from typing import NamedTuple
+from operator import attrgetter
+from typing import Generic, NamedTuple, TypeVar
 
 from apps.core.gpu import SharingMode
 from apps.core.money import EXACT
@@ -152,22 +153,71 @@ class Line(NamedTuple):
     amount: Decimal
 
 
+SINGLE = (
+    *("ChargePeriodStart", "ChargePeriodEnd", "BilledCost", "EffectiveCost", "PricingCurrencyEffectiveCost"),
+    *("ConsumedQuantity", "PricingQuantity", "ListCost", "ContractedCost"),
+    *("x_Corrects", "x_Sequence", "x_UnitSeconds"),
+)
+"""Columns of a line alone; in all others lines that are alike but for time and quantity are the same."""
+_PLACES = tuple(list(COLUMNS).index(name) for name in SINGLE)
+_ALONE = ("sequence", "corrects", "starts_at", "ends_at", "unit_seconds", "amount")
+_shared = attrgetter(*(name for name in Line._fields if name not in _ALONE))
+MOST_KNOWN = 10_000
+
+
+Cell = TypeVar("Cell")
+
+
+class Rows(Generic[Cell]):
+    """Rows of one bill in the order of `COLUMNS`, each value as `cell` makes it. What lines share is made once."""
+
+    def __init__(self, bill: Bill, cell: Callable[[Value], Cell]) -> None:
+        self._bill, self._cell = bill, cell
+        self._known: dict[object, tuple[Row, list[Cell]]] = {}
+
+    def of(self, line: Line) -> list[Cell]:
+        shared, cells = self._shared_by(line)
+        found = cells.copy()
+        for place, value in zip(_PLACES, _single(line, shared), strict=True):
+            found[place] = self._cell(value)
+        return found
+
+    def _shared_by(self, line: Line) -> tuple[Row, list[Cell]]:
+        key = _shared(line)
+        known = self._known.get(key)
+        if known is None:
+            if len(self._known) >= MOST_KNOWN:
+                self._known.clear()
+            shared = _alike(line, self._bill)
+            known = self._known[key] = shared, [self._cell(shared.get(name)) for name in COLUMNS]
+        return known
+
+
 def row(line: Line, bill: Bill) -> Row:
     """Of every column that says something."""
-    return {
-        **_account(line, bill),
-        **_time(line, bill),
-        **_what(line),
-        **_cost(line),
-        **_sku(line),
-        **_own(line),
-    }
+    shared = _alike(line, bill)
+    return {**shared, **dict(zip(SINGLE, _single(line, shared), strict=True))}
 
 
-def values(line: Line, bill: Bill) -> list[Value]:
-    """In the order of `COLUMNS`."""
-    found = row(line, bill)
-    return [found.get(name) for name in COLUMNS]
+def _alike(line: Line, bill: Bill) -> Row:
+    return {**_account(line, bill), **_time(bill), **_what(line), **_prices(line), **_sku(line), **_own(line)}
+
+
+def _single(line: Line, shared: Row) -> tuple[Value, ...]:
+    """In the order of SINGLE."""
+    seconds = int(line.unit_seconds.scaleb(DIGITS, EXACT))
+    consumed = _written(seconds, 3600)
+    priced = _written(seconds * line.priced_over, 3600 * line.priced_under)
+    return (
+        *(line.starts_at, line.ends_at, line.amount, line.amount, line.amount, consumed, priced),
+        *(_times(shared["ListUnitPrice"], priced), _times(shared["ContractedUnitPrice"], priced)),
+        *(line.corrects, line.sequence, line.unit_seconds),
+    )
+
+
+def _times(price: Value, quantity: Decimal) -> Decimal:
+    assert isinstance(price, Decimal)  # noqa: S101 -- as _prices writes them
+    return EXACT.multiply(price, quantity)
 
 
 def _account(line: Line, bill: Bill) -> Row:
@@ -190,13 +240,8 @@ def _account(line: Line, bill: Bill) -> Row:
     return found
 
 
-def _time(line: Line, bill: Bill) -> Row:
-    return {
-        "BillingPeriodStart": bill.starts_at,
-        "BillingPeriodEnd": bill.ends_at,
-        "ChargePeriodStart": line.starts_at,
-        "ChargePeriodEnd": line.ends_at,
-    }
+def _time(bill: Bill) -> Row:
+    return {"BillingPeriodStart": bill.starts_at, "BillingPeriodEnd": bill.ends_at}
 
 
 def _what(line: Line) -> Row:
@@ -235,28 +280,22 @@ def _what(line: Line) -> Row:
     return found
 
 
-def _cost(line: Line) -> Row:
-    units = Fraction(line.unit_seconds) / 3600
-    priced = _written(units * Fraction(line.priced_over, line.priced_under))
-    listed = _written(Fraction(line.price_per_hour))
-    contracted = _written(Fraction(line.price_per_hour) * Fraction(line.factor))
+def _prices(line: Line) -> Row:
+    price = Fraction(line.price_per_hour)
+    listed, contracted = (
+        _written(one.numerator * 10**DIGITS, one.denominator)
+        for one in (price, price * Fraction(line.factor))
+    )
     return {
         "BillingCurrency": line.currency,
         "PricingCurrency": line.currency,
-        "BilledCost": line.amount,
-        "EffectiveCost": line.amount,
-        "PricingCurrencyEffectiveCost": line.amount,
-        "ConsumedQuantity": _written(units),
         "ConsumedUnit": _hours(_unit(line)),
-        "PricingQuantity": priced,
         "PricingUnit": _hours(_priced_unit(line)),
         "PricingCategory": "Dynamic" if line.borrowed else "Standard",
         "ListUnitPrice": listed,
         "PricingCurrencyListUnitPrice": listed,
-        "ListCost": EXACT.multiply(listed, priced),
         "ContractedUnitPrice": contracted,
         "PricingCurrencyContractedUnitPrice": contracted,
-        "ContractedCost": EXACT.multiply(contracted, priced),
     }
 
 
@@ -281,7 +320,6 @@ def _own(line: Line) -> Row:
     return {
         "x_Basis": line.basis,
         "x_Borrowed": line.borrowed,
-        "x_Corrects": line.corrects,
         "x_CostCentre": line.cost_centre or None,
         "x_Factor": line.factor,
         "x_Flavor": line.flavor or None,
@@ -291,9 +329,7 @@ def _own(line: Line) -> Row:
         "x_Profile": line.profile or None,
         "x_Queue": line.queue or None,
         "x_Resource": line.resource,
-        "x_Sequence": line.sequence,
         "x_SharingMode": line.sharing_mode or None,
-        "x_UnitSeconds": line.unit_seconds,
     }
 
 
@@ -309,9 +345,12 @@ def _hours(unit: str) -> str:
     return f"{unit}-Hours"
 
 
-def _written(exact: Fraction) -> Decimal:
-    """With 9 decimals, half to even."""
-    return Decimal(round(exact * 10**DIGITS)).scaleb(-DIGITS, EXACT)
+def _written(parts: int, divisor: int) -> Decimal:
+    """A billionth times parts / divisor, to the billionth, half to even."""
+    whole, rest = divmod(parts, divisor)
+    if 2 * rest > divisor or (2 * rest == divisor and whole % 2):
+        whole += 1
+    return Decimal(whole).scaleb(-DIGITS, EXACT)
 
 
 def _json(found: Mapping[str, str | int]) -> str:

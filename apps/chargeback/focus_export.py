@@ -25,7 +25,7 @@ from importlib.metadata import version
 
 from django.conf import settings
 
-from apps.chargeback.focus import COLUMNS, VERSION, Bill, Line, Value, values
+from apps.chargeback.focus import COLUMNS, VERSION, Bill, Line, Rows, Value
 from apps.chargeback.models import BillingPeriod, LedgerEntry
 from apps.core.batches import batches
 from apps.core.csv import cell_text
@@ -97,8 +97,9 @@ def closed_lines(period: BillingPeriod, fetched: int = FETCHED) -> Iterator[Line
 def csv_pieces(lines: Iterable[Line], bill: Bill) -> Iterator[bytes]:
     """Without a byte order mark: it would become part of the first column's name."""
     yield _csv_text([list(COLUMNS)])
+    rows = Rows(bill, _cell)
     for some in batches(lines, CSV_LINES):
-        yield _csv_text([_cell(value) for value in values(line, bill)] for line in some)
+        yield _csv_text(rows.of(line) for line in some)
 
 
 def _csv_text(rows: Iterable[list[str]]) -> bytes:

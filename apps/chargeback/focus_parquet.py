@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from apps.chargeback.focus import COLUMNS, VERSION, Bill, Kind, Line, values
+from apps.chargeback.focus import COLUMNS, VERSION, Bill, Kind, Line, Rows, Value
 from apps.core.batches import batches
 
 GROUP_LINES = 10_000
@@ -32,14 +32,18 @@ def parquet_pieces(
 ) -> Iterator[bytes]:
     """`unpriced`: how many lines are left out for want of a price; the file's metadata says so."""
     schema = SCHEMA.with_metadata({"focus_version": VERSION, "unpriced_lines": str(unpriced)})
-    sink = _Sink()
+    sink, rows = _Sink(), Rows(bill, _as_it_is)
     with pq.ParquetWriter(sink, schema, compression="zstd", version="2.6") as writer:
         for some in batches(lines, group):
-            columns = zip(*(values(line, bill) for line in some), strict=True)
+            columns = zip(*(rows.of(line) for line in some), strict=True)
             arrays = [pa.array(cells, field.type) for cells, field in zip(columns, schema, strict=True)]
             writer.write_batch(pa.record_batch(arrays, schema=schema), row_group_size=group)
             yield sink.taken()
     yield sink.taken()
+
+
+def _as_it_is(value: Value) -> Value:
+    return value
 
 
 class _Sink(io.RawIOBase):

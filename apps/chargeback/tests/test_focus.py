@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
@@ -11,7 +12,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.chargeback.focus import COLUMNS, FOCUS_COLUMNS, OWN_COLUMNS, Bill, Line, row, values
+from apps.chargeback.focus import COLUMNS, FOCUS_COLUMNS, OWN_COLUMNS, Bill, Line, Rows, Value, row
 
 D = Decimal
 BILL = Bill("Example Platform", datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 4, 1, tzinfo=UTC), "2026-03")
@@ -165,13 +166,16 @@ def test_a_correction_has_its_own_hour_and_the_later_bill() -> None:
     assert (found["PricingQuantity"], found["ListCost"], found["BilledCost"]) == (D(-2), D(-8), D(-8))
 
 
+def as_it_is(value: Value) -> Value:
+    return value
+
+
 def test_use_of_nobodys_has_no_sub_account_and_what_is_not_billed_no_invoice() -> None:
     found = dict(
         zip(
             COLUMNS,
-            values(
-                LINE._replace(team=None, queue="", cost_centre=""),
-                Bill(BILL.organisation, BILL.starts_at, BILL.ends_at, None),
+            Rows(replace(BILL, invoice=None), as_it_is).of(
+                LINE._replace(team=None, queue="", cost_centre="")
             ),
             strict=True,
         )
@@ -234,3 +238,18 @@ def test_one_price_id_is_one_price_in_one_unit_of_one_sku(one: Line, other: Line
     first, second = row(one, BILL), row(other, BILL)
     same = ("SkuPriceId", "SkuId", "SkuMeter", "SkuPriceDetails", "PricingUnit", "ListUnitPrice")
     assert [first[name] for name in same] == [second[name] for name in same]
+
+
+@given(st.lists(lines(), max_size=6), st.integers(0, 2))
+def test_what_lines_share_is_made_once_and_is_the_same(several: list[Line], team: int) -> None:
+    """Lines one after the other give the row that each gives alone, also where they differ in one field only."""
+    rows = Rows(BILL, as_it_is)
+    for line in several:
+        for one in (
+            line,
+            line._replace(team=f"t{team}"),
+            line._replace(borrowed=True),
+            line._replace(corrects=7),
+        ):
+            alone = row(one, BILL)
+            assert rows.of(one) == [alone.get(name) for name in COLUMNS]
