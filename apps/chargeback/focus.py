@@ -154,43 +154,35 @@ class Line(NamedTuple):
 
 
 SINGLE = (
-    *("ChargePeriodStart", "ChargePeriodEnd", "BilledCost", "EffectiveCost", "PricingCurrencyEffectiveCost"),
-    *("ConsumedQuantity", "PricingQuantity", "ListCost", "ContractedCost"),
+    *("BilledCost", "ChargePeriodEnd", "ChargePeriodStart", "ConsumedQuantity", "ContractedCost"),
+    *("EffectiveCost", "ListCost", "PricingCurrencyEffectiveCost", "PricingQuantity"),
     *("x_Corrects", "x_Sequence", "x_UnitSeconds"),
 )
-"""Columns of a line alone; in all others lines that are alike but for time and quantity are the same."""
-_PLACES = tuple(list(COLUMNS).index(name) for name in SINGLE)
+"""Columns of a line alone, in the order of `COLUMNS`; all others are the same of lines that differ in time and quantity."""
+PLACES = tuple(list(COLUMNS).index(name) for name in SINGLE)
 _ALONE = ("sequence", "corrects", "starts_at", "ends_at", "unit_seconds", "amount")
 _shared = attrgetter(*(name for name in Line._fields if name not in _ALONE))
 MOST_KNOWN = 10_000
+Made = TypeVar("Made")
 
 
-Cell = TypeVar("Cell")
+class Shared(Generic[Made]):
+    """What lines of one bill share, as `make` has it; made once."""
 
+    def __init__(self, bill: Bill, make: Callable[[Row], Made]) -> None:
+        self._bill, self._make = bill, make
+        self._known: dict[object, tuple[Row, Made]] = {}
 
-class Rows(Generic[Cell]):
-    """Rows of one bill in the order of `COLUMNS`, each value as `cell` makes it. What lines share is made once."""
-
-    def __init__(self, bill: Bill, cell: Callable[[Value], Cell]) -> None:
-        self._bill, self._cell = bill, cell
-        self._known: dict[object, tuple[Row, list[Cell]]] = {}
-
-    def of(self, line: Line) -> list[Cell]:
-        shared, cells = self._shared_by(line)
-        found = cells.copy()
-        for place, value in zip(_PLACES, _single(line, shared), strict=True):
-            found[place] = self._cell(value)
-        return found
-
-    def _shared_by(self, line: Line) -> tuple[Row, list[Cell]]:
+    def of(self, line: Line) -> tuple[tuple[Value, ...], Made]:
+        """The values of SINGLE, and what `make` made of the others."""
         key = _shared(line)
         known = self._known.get(key)
         if known is None:
             if len(self._known) >= MOST_KNOWN:
                 self._known.clear()
             shared = _alike(line, self._bill)
-            known = self._known[key] = shared, [self._cell(shared.get(name)) for name in COLUMNS]
-        return known
+            known = self._known[key] = shared, self._make(shared)
+        return _single(line, known[0]), known[1]
 
 
 def row(line: Line, bill: Bill) -> Row:
@@ -209,8 +201,8 @@ def _single(line: Line, shared: Row) -> tuple[Value, ...]:
     consumed = _written(seconds, 3600)
     priced = _written(seconds * line.priced_over, 3600 * line.priced_under)
     return (
-        *(line.starts_at, line.ends_at, line.amount, line.amount, line.amount, consumed, priced),
-        *(_times(shared["ListUnitPrice"], priced), _times(shared["ContractedUnitPrice"], priced)),
+        *(line.amount, line.ends_at, line.starts_at, consumed, _times(shared["ContractedUnitPrice"], priced)),
+        *(line.amount, _times(shared["ListUnitPrice"], priced), line.amount, priced),
         *(line.corrects, line.sequence, line.unit_seconds),
     )
 

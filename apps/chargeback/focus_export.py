@@ -22,10 +22,11 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from enum import StrEnum
 from importlib.metadata import version
+from itertools import pairwise
 
 from django.conf import settings
 
-from apps.chargeback.focus import COLUMNS, VERSION, Bill, Line, Rows, Value
+from apps.chargeback.focus import COLUMNS, PLACES, VERSION, Bill, Line, Row, Shared, Value
 from apps.chargeback.models import BillingPeriod, LedgerEntry
 from apps.core.batches import batches
 from apps.core.csv import cell_text
@@ -35,6 +36,7 @@ LAYOUT = 1
 """Of the files: another number when the same lines are written differently."""
 FETCHED = 2_000
 CSV_LINES = 1_000
+END_OF_ROW = "\r\n"
 _FIELDS = (
     *("sequence", "correction", "corrects", "cluster_id", "team_id"),
     *("cost_centre", "basis", "queue", "flavor", "resource", "model", "sharing_mode", "profile"),
@@ -97,15 +99,36 @@ def closed_lines(period: BillingPeriod, fetched: int = FETCHED) -> Iterator[Line
 def csv_pieces(lines: Iterable[Line], bill: Bill) -> Iterator[bytes]:
     """Without a byte order mark: it would become part of the first column's name."""
     yield _csv_text([list(COLUMNS)])
-    rows = Rows(bill, _cell)
+    shared = Shared(bill, _between)
     for some in batches(lines, CSV_LINES):
-        yield _csv_text(rows.of(line) for line in some)
+        yield "".join(_csv_row(*shared.of(line)) for line in some).encode()
 
 
 def _csv_text(rows: Iterable[list[str]]) -> bytes:
     text = io.StringIO(newline="")
     csv.writer(text).writerows(rows)
     return text.getvalue().encode()
+
+
+def _between(shared: Row) -> list[str]:
+    """What stands before, between and after the columns of SINGLE, commas and the end of the row included."""
+    cells = [_cell(shared.get(name)) for name in COLUMNS]
+    edges = [-1, *PLACES, len(cells)]
+    parts = [_between_commas(cells[low + 1 : high]) for low, high in pairwise(edges)]
+    return [parts[0][1:], *parts[1:-1], parts[-1][:-1] + END_OF_ROW]
+
+
+def _between_commas(cells: list[str]) -> str:
+    """With an empty column on either side, so that nothing is quoted for standing alone."""
+    return _csv_text([["", *cells, ""]]).decode().removesuffix(END_OF_ROW)
+
+
+def _csv_row(single: tuple[Value, ...], between: list[str]) -> str:
+    """Numbers and times need no quotes."""
+    parts = between.copy()
+    for place, value in enumerate(single):
+        parts[place] += _cell(value)
+    return "".join(parts)
 
 
 def _cell(value: Value) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from apps.chargeback.focus import COLUMNS, VERSION, Bill, Kind, Line, Rows, Value
+from apps.chargeback.focus import COLUMNS, PLACES, VERSION, Bill, Kind, Line, Row, Shared, Value
 from apps.core.batches import batches
 
 GROUP_LINES = 10_000
@@ -32,18 +32,25 @@ def parquet_pieces(
 ) -> Iterator[bytes]:
     """`unpriced`: how many lines are left out for want of a price; the file's metadata says so."""
     schema = SCHEMA.with_metadata({"focus_version": VERSION, "unpriced_lines": str(unpriced)})
-    sink, rows = _Sink(), Rows(bill, _as_it_is)
+    sink, shared = _Sink(), Shared(bill, _all_values)
     with pq.ParquetWriter(sink, schema, compression="zstd", version="2.6") as writer:
         for some in batches(lines, group):
-            columns = zip(*(rows.of(line) for line in some), strict=True)
+            columns = zip(*(_row(*shared.of(line)) for line in some), strict=True)
             arrays = [pa.array(cells, field.type) for cells, field in zip(columns, schema, strict=True)]
             writer.write_batch(pa.record_batch(arrays, schema=schema), row_group_size=group)
             yield sink.taken()
     yield sink.taken()
 
 
-def _as_it_is(value: Value) -> Value:
-    return value
+def _all_values(shared: Row) -> list[Value]:
+    return [shared.get(name) for name in COLUMNS]
+
+
+def _row(single: tuple[Value, ...], values: list[Value]) -> list[Value]:
+    found = values.copy()
+    for place, value in zip(PLACES, single, strict=True):
+        found[place] = value
+    return found
 
 
 class _Sink(io.RawIOBase):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -11,8 +13,12 @@ from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
+from pyarrow import parquet
 
-from apps.chargeback.focus import COLUMNS, FOCUS_COLUMNS, OWN_COLUMNS, Bill, Line, Rows, Value, row
+from apps.chargeback.focus import COLUMNS, FOCUS_COLUMNS, OWN_COLUMNS, Bill, Line, Value, row
+from apps.chargeback.focus_export import csv_pieces
+from apps.chargeback.focus_parquet import parquet_pieces
+from apps.core.csv import cell_text
 
 D = Decimal
 BILL = Bill("Example Platform", datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 4, 1, tzinfo=UTC), "2026-03")
@@ -166,17 +172,16 @@ def test_a_correction_has_its_own_hour_and_the_later_bill() -> None:
     assert (found["PricingQuantity"], found["ListCost"], found["BilledCost"]) == (D(-2), D(-8), D(-8))
 
 
-def as_it_is(value: Value) -> Value:
-    return value
+def values(line: Line, bill: Bill) -> list[Value]:
+    alone = row(line, bill)
+    return [alone.get(name) for name in COLUMNS]
 
 
 def test_use_of_nobodys_has_no_sub_account_and_what_is_not_billed_no_invoice() -> None:
     found = dict(
         zip(
             COLUMNS,
-            Rows(replace(BILL, invoice=None), as_it_is).of(
-                LINE._replace(team=None, queue="", cost_centre="")
-            ),
+            values(LINE._replace(team=None, queue="", cost_centre=""), replace(BILL, invoice=None)),
             strict=True,
         )
     )
@@ -240,16 +245,31 @@ def test_one_price_id_is_one_price_in_one_unit_of_one_sku(one: Line, other: Line
     assert [first[name] for name in same] == [second[name] for name in same]
 
 
-@given(st.lists(lines(), max_size=6), st.integers(0, 2))
-def test_what_lines_share_is_made_once_and_is_the_same(several: list[Line], team: int) -> None:
-    """Lines one after the other give the row that each gives alone, also where they differ in one field only."""
-    rows = Rows(BILL, as_it_is)
-    for line in several:
-        for one in (
-            line,
-            line._replace(team=f"t{team}"),
-            line._replace(borrowed=True),
-            line._replace(corrects=7),
-        ):
-            alone = row(one, BILL)
-            assert rows.of(one) == [alone.get(name) for name in COLUMNS]
+texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=4)
+
+
+@given(st.lists(lines(), max_size=4), texts)
+def test_what_lines_share_is_made_once_and_files_have_the_row_of_each(several: list[Line], text: str) -> None:
+    """Lines one after the other give the row that each gives alone, also where they differ in one field only and whatever
+    stands in it."""
+    given_lines = [
+        one
+        for line in several
+        for one in (line, line._replace(cost_centre=text), line._replace(borrowed=True, team=text), line)
+    ]
+    written = b"".join(csv_pieces(given_lines, BILL)).decode()
+    read = list(csv.reader(io.StringIO(written, newline="")))
+    assert read == [list(COLUMNS), *([cell_of(value) for value in values(one, BILL)] for one in given_lines)]
+    file = b"".join(parquet_pieces(given_lines, BILL, unpriced=0))
+    rows = [list(one.values()) for one in parquet.read_table(io.BytesIO(file)).to_pylist()]
+    assert rows == [values(one, BILL) for one in given_lines]
+
+
+def cell_of(value: Value) -> str:
+    """As the documents say: a point in each decimal, a Z after each time, formulas defused."""
+    if isinstance(value, datetime):
+        return value.strftime("%Y-%m-%dT%H:%M:%SZ")
+    if isinstance(value, Decimal):
+        text = f"{value:f}".rstrip("0") if "." in f"{value:f}" else f"{value:f}."
+        return f"{text}0" if text.endswith(".") else text
+    return cell_text(value)
