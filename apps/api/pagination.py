@@ -26,6 +26,7 @@ from django.utils.translation import gettext_lazy as _
 DEFAULT_PAGE_SIZE = 100
 MAX_PAGE_SIZE = 500
 MAX_CURSOR_LENGTH = 2000
+NO_CURSOR = _("This is not a cursor of this list: start again without one.")
 Key = tuple[int | str, ...]
 
 
@@ -67,7 +68,7 @@ class PageForm(forms.Form):
             return None
         key = decode_cursor(text, route=self.route)
         if key is None or tuple(type(part) for part in key) != self.shape:
-            raise ValidationError(_("This is not a cursor of this list: start again without one."), "cursor")
+            raise ValidationError(NO_CURSOR, "cursor")
         return key
 
     @property
@@ -116,6 +117,8 @@ def decode_cursor(text: str, *, route: str) -> Key | None:
     if not isinstance(parts, list) or len(parts) < 2 or parts[0] != route:
         return None
     key = tuple(parts[1:])
+    if any("\x00" in part for part in key if isinstance(part, str)):
+        return None
     if any(type(part) not in (int, str) or (type(part) is int and abs(part) >= 2**63) for part in key):
         return None
     return key

@@ -92,9 +92,10 @@ def documented(
     summary: str,
     description: str = "",
     body: type[serializers.Serializer[Any]] | None = None,
+    also: tuple[str, ...] = (),
 ) -> Callable[[V], V]:
     """Class decorator of a ListView or DetailView; without a description its module's docstring is taken. `body`: what
-    the view takes by POST; without one it is read by GET."""
+    the view takes by POST; without one it is read by GET. `also`: media types that it answers as a file, too."""
 
     def decorate(view: V) -> V:
         many = issubclass(view, ListView)
@@ -105,7 +106,11 @@ def documented(
             tags=[view.route],
             parameters=[*_parameters(view), *schema_security.HEADERS],
             request=body,
-            responses={(200, "application/json"): _envelope(view, operation, many=many), **_PROBLEMS},
+            responses={
+                (200, "application/json"): _envelope(view, operation, many=many),
+                **{(200, media_type): OpenApiTypes.BINARY for media_type in also},
+                **_PROBLEMS,
+            },
         )
         return extend_schema_view(**{"post" if body else "get": schema})(view)
 

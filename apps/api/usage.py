@@ -1,30 +1,57 @@
-"""Held quota: sums over a window, and the finished hours one by one for whoever keeps a copy."""
+"""What was held and what of it did something, by any keys: cluster, team, cost centre, kind of work, queue, flavor, priority
+class and whether it was borrowed (`group_by`, default team), by hour, UTC day or billing month (`step`), each row of one kind
+of unit: resource, model, sharing mode, profile and `cards_per_unit`. Kinds are never added up; GPU-hours are what may be.
+
+A key is null where rows are not grouped by it (see `group_by` of the answer) and where there is none. A measure is null in
+every row where it is not told by one of the keys that are grouped or narrowed by: `notes` says which. What was not measured
+is null, never 0. As `format=csv` all rows in one file. Finished hours one by one, for copies: `usage/hours`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC
+from datetime import UTC, datetime
 from typing import Any
 
 from django import forms
+from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
-from django.utils.translation import gettext_lazy as _
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 from rest_framework import serializers
+from rest_framework.request import Request
 
 from apps.api.base import ListView, Reading
 from apps.api.fields import DecimalText, Instant, Text
-from apps.api.pagination import Key, Page, page_of_ids, page_of_rows
+from apps.api.pagination import NO_CURSOR, Key, Page, PageForm, page_of_ids
+from apps.api.problems import BadRequest, Fault
 from apps.api.schema import documented
-from apps.core.windows import Bucket, Window
+from apps.chargeback.month_bounds import month_bounds
+from apps.core.csv import csv_response
+from apps.core.windows import Window
 from apps.fleet.filters import ClusterForm
 from apps.fleet.models import Cluster
 from apps.observations.models import Source
 from apps.usage.feed import finished_hours, finished_until
 from apps.usage.filters import UsageForm
 from apps.usage.models import UsageHour
-from apps.usage.selectors import UsageRow, usage_rows
+from apps.usage.reports import (
+    KEYS,
+    MOST_ROWS,
+    PLACE_LENGTH,
+    TOLD_BY,
+    Place,
+    Question,
+    Row,
+    TooManyRows,
+    cards_per_device,
+    gpu_hours,
+    is_place,
+    report,
+)
+from apps.usage.selectors import computed_until, use_done_until
 
-USAGE_SOURCES = (Source.KUEUE.value, Source.VOLCANO.value)
+QUOTA_SOURCES = (Source.KUEUE.value, Source.VOLCANO.value)
+USAGE_SOURCES = (*QUOTA_SOURCES, Source.PODS.value, Source.DCGM.value)
 
 
 class WindowSerializer(serializers.Serializer):  # type: ignore[type-arg]
@@ -34,19 +61,77 @@ class WindowSerializer(serializers.Serializer):  # type: ignore[type-arg]
     end = Instant()
 
 
+class UntoldSerializer(serializers.Serializer):  # type: ignore[type-arg]
+    """Why `measure` is null in every row: `keys` do not tell it."""
+
+    measure = serializers.ChoiceField(choices=list(TOLD_BY), read_only=True)
+    keys = serializers.ListField(child=Text(), read_only=True)
+    detail = Text()
+
+
 class UsageSerializer(serializers.Serializer):  # type: ignore[type-arg]
-    """Unit-seconds of `resource`: 8 GPUs for 10 minutes are 4800. Kinds of units are never added up."""
+    """`reserved`: quota; of it `bridged` (nobody could look, and it was there before and after), beside it `left_out` (nobody
+    saw it, and it is not charged). `bound`: pods on nodes. `nominal`: promised, with `nominal=true`. `measured`: time of
+    cards or instances whose utilisation was measured, `busy` that times the utilisation, `held_idle` the rest of it. A unit-second is
+    one unit for a second (8 GPUs for 10 minutes = 4800), exact; GPU-hours are hours of whole cards, to nine digits, null
+    where nobody knows how many cards a unit is."""
 
-    cluster = Text(source="cluster_slug")
-    team = serializers.SerializerMethodField(help_text="null: no team owned it")
-    queue = Text()
-    flavor = Text()
+    start = Instant()
+    end = Instant()
+    cluster = Text(allow_null=True)
+    team = Text(
+        allow_null=True, help_text="null: no team owned it, or shared cards whose parts nobody tells."
+    )
+    cost_centre = Text(allow_null=True)
+    kind = Text(allow_null=True)
+    queue = Text(allow_null=True)
+    flavor = Text(allow_null=True)
+    priority_class = Text(allow_null=True)
+    borrowed = serializers.BooleanField(read_only=True, allow_null=True)
     resource = Text()
+    model = Text(allow_null=True)
+    sharing_mode = Text(allow_null=True)
+    profile = Text(allow_null=True)
+    cards_per_unit = Text(allow_null=True, help_text='An exact fraction such as "1/7".')
     reserved_unit_seconds = DecimalText()
-    admitted_unit_seconds = DecimalText()
+    bridged_unit_seconds = DecimalText()
+    left_out_unit_seconds = DecimalText()
+    bound_unit_seconds = DecimalText(allow_null=True)
+    nominal_unit_seconds = DecimalText(allow_null=True)
+    measured_seconds = DecimalText(allow_null=True)
+    busy_seconds = DecimalText(allow_null=True)
+    held_idle_seconds = DecimalText(allow_null=True)
+    memory_gib_seconds = DecimalText(allow_null=True)
+    energy_joules = DecimalText(allow_null=True)
+    reserved_gpu_hours = DecimalText(allow_null=True)
+    bridged_gpu_hours = DecimalText(allow_null=True)
+    left_out_gpu_hours = DecimalText(allow_null=True)
+    bound_gpu_hours = DecimalText(allow_null=True)
+    nominal_gpu_hours = DecimalText(allow_null=True)
+    measured_gpu_hours = DecimalText(allow_null=True)
+    busy_gpu_hours = DecimalText(allow_null=True)
+    held_idle_gpu_hours = DecimalText(allow_null=True)
 
-    def get_team(self, row: UsageRow) -> str | None:
-        return row.team_slug or None
+
+def told(row: Row) -> dict[str, Any]:
+    """A row by the names of UsageSerializer, in their order."""
+    unit, of_device = row.unit, cards_per_device(row.unit)
+    held = {name: getattr(row, name) for name in ("reserved", "bridged", "left_out", "bound", "nominal")}
+    measured = {name: getattr(row, name) for name in ("measured", "busy", "held_idle")}
+    return {
+        **{name: getattr(row, name) for name in ("start", "end", *KEYS)},
+        "resource": row.resource,
+        "model": unit.model or None,
+        "sharing_mode": unit.sharing_mode or None,
+        "profile": unit.profile or None,
+        "cards_per_unit": None if unit.equivalents is None else str(unit.equivalents),
+        **{f"{name}_unit_seconds": value for name, value in held.items()},
+        **{f"{name}_seconds": value for name, value in measured.items()},
+        "memory_gib_seconds": row.memory_gib_seconds,
+        "energy_joules": row.energy_joules,
+        **{f"{name}_gpu_hours": gpu_hours(value, unit.equivalents) for name, value in held.items()},
+        **{f"{name}_gpu_hours": gpu_hours(value, of_device) for name, value in measured.items()},
+    }
 
 
 class UsageHourSerializer(serializers.Serializer):  # type: ignore[type-arg]
@@ -67,40 +152,98 @@ def window_of(window: Window) -> dict[str, Any]:
     return dict(WindowSerializer(window).data)
 
 
-@documented(operation="usage", summary="Held quota per team, queue, flavor and resource over a window")
+class UsagePageForm(PageForm):
+    def clean_cursor(self) -> Key | None:
+        key = super().clean_cursor()
+        if key is not None and not is_place(tuple(map(str, key))):
+            raise ValidationError(NO_CURSOR, "cursor")
+        return key
+
+
+@documented(operation="usage", summary="What was held and used, by any keys", also=("text/csv",))
 class UsageView(ListView):
     route = "usage"
     item = UsageSerializer
     filter_class = UsageForm
+    page_form = UsagePageForm
     needs = USAGE_SOURCES
-    key_shape = (int, str, str, str, str)
-    extra_fields: Mapping[str, Any] = {"window": WindowSerializer(read_only=True)}
+    key_shape = (str,) * PLACE_LENGTH
+    extra_fields: Mapping[str, Any] = {
+        "window": WindowSerializer(read_only=True),
+        "group_by": serializers.ListField(child=Text(), read_only=True),
+        "complete_until": Instant(
+            allow_null=True, help_text="Hours from here on are not finished; null: a cluster has none yet."
+        ),
+        "measured_until": Instant(
+            allow_null=True, help_text="How far what was measured is computed; null: nothing is measured."
+        ),
+        "notes": UntoldSerializer(many=True, read_only=True),
+    }
 
-    def page(self, reading: Reading, *, after: Key | None, size: int) -> Page[UsageRow]:
-        form = reading.form
-        rows = usage_rows(window=form.time_window, team_ids=reading.team_ids, criteria=form.criteria)
-        return page_of_rows(rows, key=usage_key, after=after, size=size)
+    def get(self, request: Request) -> Any:
+        if request.query_params.get("format") != "csv":
+            return super().get(request)
+        reading = self.read(request)
+        rows = [told(row) for row in rows_of(question_of(reading))]
+        header = tuple(UsageSerializer().fields)
+        return csv_response("usage", [header, *([row[name] for name in header] for row in rows)])
+
+    def page(self, reading: Reading, *, after: Key | None, size: int) -> Page[dict[str, Any]]:
+        place = None if after is None else tuple(map(str, after))
+        rows = rows_of(question_of(reading), after=place, most=size + 1)
+        return Page([told(row) for row in rows[:size]], rows[size - 1].place if len(rows) > size else None)
 
     def totals(self, reading: Reading) -> Mapping[str, Any]:
-        return {"window": window_of(reading.form.time_window.aligned(Bucket.HOUR))}
+        question = question_of(reading)
+        used = use_done_until()
+        clusters = [cluster.pk for cluster in reading.clusters]
+        return {
+            "window": window_of(question.window),
+            "group_by": [name for name in KEYS if name in question.keys],
+            "complete_until": instant_or_none(computed_until(reading.clusters)),
+            "measured_until": instant_or_none(min((used[pk] for pk in clusters if pk in used), default=None)),
+            "notes": [note(measure, keys) for measure, keys in question.untold.items()],
+        }
 
 
-def usage_key(row: Any) -> Key:
-    return (row.cluster_id, row.team_slug, row.queue, row.flavor, row.resource)
+def question_of(reading: Reading) -> Question:
+    question: Question = reading.form.question(month_bounds)
+    return question
+
+
+def rows_of(question: Question, *, after: Place | None = None, most: int = MOST_ROWS) -> list[Row]:
+    try:
+        return report(question, after=after, most=most)
+    except TooManyRows as error:
+        text = _(
+            "%(found)s rows are more than %(most)s: take a coarser step, fewer keys or a shorter window."
+        )
+        fault = Fault("step", "too_many_rows", text % {"found": error.found, "most": MOST_ROWS})
+        raise BadRequest([fault]) from error
+
+
+def note(measure: str, keys: list[str]) -> dict[str, Any]:
+    text = _("%(measure)s is not told by: %(keys)s.") % {"measure": measure, "keys": ", ".join(keys)}
+    return {"measure": measure, "keys": keys, "detail": text}
+
+
+def instant_or_none(at: datetime | None) -> str | None:
+    found: str | None = Instant().to_representation(at.astimezone(UTC)) if at else None
+    return found
 
 
 class FeedForm(ClusterForm):
     """Finished hours of one cluster from a sequence number on."""
 
     after_seq = forms.IntegerField(
-        label=_("After sequence number"),
+        label=gettext_lazy("After sequence number"),
         required=False,
         min_value=0,
         max_value=2**63 - 1,
-        help_text=_("Rows with a higher `seq` only: give the highest one that you have."),
+        help_text=gettext_lazy("Rows with a higher `seq` only: give the highest one that you have."),
     )
 
-    cluster = forms.CharField(label=_("Cluster"), max_length=60)
+    cluster = forms.CharField(label=gettext_lazy("Cluster"), max_length=60)
 
     def clusters(self) -> QuerySet[Cluster]:
         """The history of one that is not collected any more stays."""
@@ -118,7 +261,7 @@ class UsageHoursView(ListView):
     route = "usage"
     item = UsageHourSerializer
     filter_class = FeedForm
-    needs = USAGE_SOURCES
+    needs = QUOTA_SOURCES
     extra_fields: Mapping[str, Any] = {"finished_until": Instant(allow_null=True)}
 
     def page(self, reading: Reading, *, after: Key | None, size: int) -> Page[UsageHour]:
@@ -133,5 +276,4 @@ class UsageHoursView(ListView):
         return page_of_ids(rows, after=after, size=size)
 
     def totals(self, reading: Reading) -> Mapping[str, Any]:
-        until = self.until
-        return {"finished_until": Instant().to_representation(until.astimezone(UTC)) if until else None}
+        return {"finished_until": instant_or_none(self.until)}

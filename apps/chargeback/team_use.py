@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import Any
 
 from django.db import connection
 
@@ -15,28 +16,13 @@ from apps.accounts.models import Team
 from apps.chargeback.models import BillingPeriod
 from apps.chargeback.use_models import TeamUse
 from apps.usage.allocation import Unit
-from apps.usage.allocation_sql import COUNTED
-from apps.usage.use import GIB
+from apps.usage.report_sql import DAYS, KIND, SUMS, sides
+from apps.usage.use import GIB, held_idle
 
-_KIND = "team_id, resource, model, sharing_mode, profile, weight_over, weight_under"
 _FILL = f"""
-INSERT INTO chargeback_teamuse (period_id, {_KIND}, reserved, bridged, left_out, bound, measured, busy,
+INSERT INTO chargeback_teamuse (period_id, team_id, {KIND}, reserved, bridged, left_out, bound, measured, busy,
   memory_byte_seconds, energy_joules)
-SELECT %(period)s, {_KIND}, coalesce(sum(units) FILTER (WHERE basis = 'reserved' AND {COUNTED}), 0),
-  coalesce(sum(units) FILTER (WHERE basis = 'reserved' AND seen = 'bridged'), 0),
-  coalesce(sum(units) FILTER (WHERE basis = 'reserved' AND seen = 'left_out'), 0),
-  coalesce(sum(units) FILTER (WHERE basis = 'pod' AND {COUNTED}), 0),
-  sum(measured), sum(busy), sum(memory), sum(joules)
-FROM (
-  SELECT {_KIND}, basis, seen, unit_seconds AS units, NULL::numeric AS measured, NULL::numeric AS busy,
-    NULL::numeric AS memory, NULL::numeric AS joules
-  FROM usage_allocationday
-  WHERE starts_at >= %(start)s AND starts_at < %(end)s AND basis IN ('reserved', 'pod')
-  UNION ALL
-  SELECT {_KIND}, 'use', '', 0, nullif(measured_seconds, 0), busy_seconds, memory_byte_seconds, energy_joules
-  FROM usage_usehour WHERE starts_at >= %(start)s AND starts_at < %(end)s
-) both_sides
-GROUP BY {_KIND}
+SELECT %(period)s, team_id, {KIND}, {SUMS} FROM ({sides(DAYS)}) both_sides GROUP BY team_id, {KIND}
 """  # noqa: S608  constants
 
 
@@ -62,8 +48,8 @@ class Used:
 
     @property
     def held_idle(self) -> Decimal | None:
-        """Device-seconds that were measured and not busy."""
-        return None if self.measured is None or self.busy is None else self.measured - self.busy
+        """Device-seconds."""
+        return held_idle(self.measured, self.busy)
 
     @property
     def efficiency(self) -> Decimal | None:
@@ -75,7 +61,8 @@ def fill_use(period: BillingPeriod) -> None:
     """Write the rows of an open period anew. Within the transaction of its lines."""
     TeamUse.objects.filter(period=period).delete()
     with connection.cursor() as cursor:
-        cursor.execute(_FILL, {"period": period.pk, "start": period.starts_at, "end": period.ends_at})
+        given: dict[str, Any] = {"period": period.pk, "start": period.starts_at, "end": period.ends_at}
+        cursor.execute(_FILL, given | {"bases": ["reserved", "pod"], "with_use": True})
 
 
 def use_of(period: BillingPeriod, team: Team | None) -> list[Used]:

@@ -1,38 +1,31 @@
 """Filters of usage, of capacity over time and of a node's hours, shared by page, CSV and REST.
 
-Input: query parameters; output: `UsageCriteria`, windows and steps."""
+Input: query parameters; output: a `Question` or criteria, windows and steps."""
 
 from __future__ import annotations
 
-from datetime import timedelta
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
 from typing import Any, cast
 
 from django import forms
+from django.core.exceptions import ValidationError
 from django.utils.translation import gettext_lazy as _
 
 from apps.admissions.filters import ScopedForm
 from apps.admissions.sizes import SIZES
 from apps.core.window_form import WindowForm
-from apps.core.windows import Bucket, choose_bucket
+from apps.core.windows import Window
 from apps.usage.admission_reading import AdmissionCriteria
 from apps.usage.fleet import Step, step_of
 from apps.usage.models import WaitHour
-from apps.usage.selectors import UsageBy, UsageCriteria
+from apps.usage.reports import HOURS_UP_TO, KEYS, UNIT_KEYS, Question, edges_of
+from apps.usage.reports import Step as ReportStep
 from apps.usage.waits import WaitBy, WaitRow
-
-GROUPS = [
-    ("", _("team")),
-    ("team", _("team")),
-    ("queue", _("queue")),
-    ("flavor", _("flavor")),
-    ("resource", _("resource")),
-    ("cluster", _("cluster")),
-]
 
 BUCKETS = [("", _("automatic")), ("hour", _("hour")), ("day", _("day")), ("month", _("month"))]
 # How far back a trend looks by itself: about as many points as a chart shows well.
 _LOOKS_BACK = {"": "14d", "hour": "3d", "day": "60d", "month": "730d"}
-_HOURS_UP_TO = timedelta(days=62)
 
 
 class TrendForm(WindowForm):
@@ -51,7 +44,7 @@ class TrendForm(WindowForm):
         bucket = self.cleaned_data.get("bucket", "")
         self.default_window = _LOOKS_BACK[bucket]
         cleaned = super().clean()
-        if not self.errors and bucket == "hour" and self.time_window.length > _HOURS_UP_TO:
+        if not self.errors and bucket == "hour" and self.time_window.length > HOURS_UP_TO:
             self.add_error("window", _("By hour a window is at most 62 days long."))
         return cleaned
 
@@ -69,39 +62,72 @@ class NodeHoursForm(WindowForm):
 
 
 class UsageForm(ScopedForm):
-    """Use like WaitingForm: `UsageForm(request.GET, now=now, team_ids=team_ids)`."""
+    """What was held and used: by which keys, in which steps, and narrowed to which."""
 
     default_window = "7d"
 
+    cost_centre = forms.CharField(label=_("Cost centre"), required=False, max_length=40)
+    kind = forms.CharField(label=_("Kind of work"), required=False, max_length=20)
     flavor = forms.CharField(label=_("Flavor"), required=False, max_length=253)
+    priority_class = forms.CharField(label=_("Priority class"), required=False, max_length=253)
+    borrowed = forms.ChoiceField(
+        label=_("Borrowed"), required=False, choices=[("", _("any")), ("true", _("yes")), ("false", _("no"))]
+    )
     resource = forms.CharField(label=_("Resource"), required=False, max_length=253)
-    by = forms.ChoiceField(label=_("Group by"), required=False, choices=GROUPS)
-    bucket = forms.ChoiceField(
-        label=_("Bucket"),
+    model = forms.CharField(label=_("Model"), required=False, max_length=120)
+    sharing_mode = forms.CharField(label=_("Sharing mode"), required=False, max_length=20)
+    profile = forms.CharField(label=_("Profile"), required=False, max_length=120)
+    group_by = forms.CharField(
+        label=_("Group by"),
         required=False,
-        choices=[("", _("automatic")), ("hour", _("hour")), ("day", _("day"))],
+        max_length=200,
+        help_text=_(
+            "Keys with commas between: cluster, team, cost_centre, kind, queue, flavor, priority_class, borrowed. "
+            "Default: team. Resource, model, sharing_mode and profile are always part of the key."
+        ),
+    )
+    step = forms.ChoiceField(
+        label=_("Step"),
+        required=False,
+        choices=[("", _("the whole window")), ("hour", _("hour")), ("day", _("day")), ("month", _("month"))],
+    )
+    nominal = forms.BooleanField(label=_("Also what was promised"), required=False)
+    format = forms.ChoiceField(
+        label=_("Format"), required=False, choices=[("", "json"), ("json", "json"), ("csv", "csv")]
     )
 
+    def clean_group_by(self) -> frozenset[str]:
+        given = [name.strip() for name in self.cleaned_data["group_by"].split(",") if name.strip()]
+        if unknown := [name for name in given if name not in KEYS + UNIT_KEYS]:
+            raise ValidationError(
+                _("There is no key %(unknown)s; there are: %(keys)s.")
+                % {"unknown": ", ".join(unknown), "keys": ", ".join(KEYS + UNIT_KEYS)},
+                code="unknown",
+            )
+        return frozenset(given or ["team"]) & frozenset(KEYS)
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean()
+        if not self.errors and cleaned["step"] == "hour" and self.time_window.length > HOURS_UP_TO:
+            self.add_error("window", _("By hour a window is at most 62 days long."))
+        return cleaned
+
     @property
-    def criteria(self) -> UsageCriteria:
-        """Only after `is_valid()`."""
-        data = self.cleaned_data
-        return UsageCriteria(
-            cluster=data["cluster"],
-            team=data["team"],
-            queue=data["queue"],
-            flavor=data["flavor"],
-            resource=data["resource"],
+    def as_csv(self) -> bool:
+        return bool(self.cleaned_data["format"] == "csv")
+
+    def question(self, months: Callable[[Window], Sequence[datetime]]) -> Question:
+        """Only after `is_valid()`. `months`: bounds of the billing periods that cover a window."""
+        data, window = self.cleaned_data, self.time_window
+        step: ReportStep = data["step"]
+        return Question(
+            step=step,
+            edges=edges_of(step, window, months(window) if step == "month" else ()),
+            keys=data["group_by"],
+            narrowed={name: data[name] for name in KEYS + UNIT_KEYS if data[name]},
+            team_ids=self.team_ids,
+            nominal=data["nominal"],
         )
-
-    @property
-    def grouping(self) -> UsageBy:
-        return self.cleaned_data["by"] or "team"
-
-    @property
-    def chosen_bucket(self) -> Bucket:
-        text = self.cleaned_data["bucket"]
-        return Bucket(text) if text else choose_bucket(self.time_window)
 
 
 WAIT_GROUPS = [

@@ -14,6 +14,7 @@ from apps.usage.seen import CostCentreSeen, PromiseSeen, SupplySeen, UnitSeen, U
 
 __all__ = [
     "ALLOCATION",
+    "USE",
     "AllocationDay",
     "AllocationHour",
     "BlockHour",
@@ -102,6 +103,8 @@ class CapacityHour(models.Model):
 
 ALLOCATION = "allocation_hours"
 """The mark of the hours of what was held."""
+USE = "use_hours"
+"""That of the hours of how busy devices were."""
 
 
 class Watermark(models.Model):

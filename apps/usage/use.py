@@ -19,6 +19,13 @@ from apps.usage.allocation_sql import COUNTED
 from apps.usage.kinds import unit_of
 
 GIB = Decimal(2**30)
+
+
+def held_idle(measured: Decimal | None, busy: Decimal | None) -> Decimal | None:
+    """Of what was held: measured and not busy. None: not measured."""
+    return None if measured is None or busy is None else measured - busy
+
+
 _KEY = """cluster_id, team_id, cost_centre, kind, queue, resource, model, sharing_mode, profile, weight_over,
   weight_under"""
 _USE = f"""
@@ -60,8 +67,7 @@ class Use:
 
     @property
     def held_idle_seconds(self) -> Decimal | None:
-        """Held, measured and not busy."""
-        return None if self.busy_seconds is None else self.measured_seconds - self.busy_seconds
+        return held_idle(self.measured_seconds, self.busy_seconds)
 
     @property
     def memory_gib_seconds(self) -> Decimal | None:

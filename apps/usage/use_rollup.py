@@ -24,11 +24,10 @@ from apps.usage.accounted import is_held
 from apps.usage.allocation import Owned, Place, Surroundings
 from apps.usage.allocation_loading import owners_of
 from apps.usage.allocation_params import columns, owner_params, unit_params
-from apps.usage.models import UseHour, Watermark
+from apps.usage.models import USE, UseHour, Watermark
 from apps.usage.remembering import LONGEST_INTERVALS, units_at
 from apps.usage.services import observed_until
 
-USE = "use_hours"
 _SOURCES: Mapping[str, str] = {"Pod": Source.PODS, "Device": Source.DCGM}
 
 

@@ -250,6 +250,7 @@ NAMING = {
     "under": (NOTHING, "Cohort/{team}-a"),
     "name": (NOTHING, "{team}-cq"),
     "requester": (NOTHING, "{team}_lead"),
+    "cost_centre": (NOTHING, "{team}-centre"),
 }
 OF_THE_FLEET = frozenset(
     {
@@ -257,6 +258,7 @@ OF_THE_FLEET = frozenset(
         "idle", "component", "version", "outliers", "capacity_type", "kind", "level", "pod", "cause", "reason",
         "deactivated", "by", "window", "severity", "code", "basis", "since", "until", "from", "to", "step",
         "after_seq", "period", "correction", "mine", "inbox", "area", "direction", "origin", "size", "which", "layer",
+        "priority_class", "borrowed", "profile", "group_by", "nominal", "format",
     }
 )  # fmt: skip
 

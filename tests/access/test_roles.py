@@ -321,7 +321,11 @@ ROUTES: dict[str, list[Case]] = {
         ("/api/v1/idle/", rest(EVERYBODY)),
         ("/api/v1/idle/?team=blue", (401, 400, 400, 400, 200, 200, 200)),
     ],
-    "api:usage": [("/api/v1/usage/", rest(EVERYBODY))],
+    "api:usage": [
+        ("/api/v1/usage/", rest(EVERYBODY)),
+        ("/api/v1/usage/?group_by=team,queue&step=hour&format=csv", rest(EVERYBODY)),
+        ("/api/v1/usage/?window=90d&step=month", rest(EVERYBODY)),
+    ],
     "api:usage-hours": [("/api/v1/usage/hours/?cluster=east", rest(EVERYBODY))],
     "api:findings": [("/api/v1/findings/", rest(EVERYBODY))],
     "api:rates": [("/api/v1/rates/", rest(EVERYBODY))],

@@ -11,7 +11,7 @@ from django.utils.translation import override
 
 from apps.accounts.models import Membership
 from apps.api.fields import DecimalText
-from apps.api.tests.world import MODEL, ROLES, World, quarantine, usage_hour, workload
+from apps.api.tests.world import MODEL, ROLES, World, held_hour, quarantine, usage_hour, workload
 from apps.core.windows import HOUR, floor_hour
 from apps.fleet.models import TeamBinding
 from apps.observations.models import ClusterObject, Node, Outcome, Source, SourceState
@@ -227,7 +227,14 @@ def test_usage_is_summed_over_whole_hours_as_exact_text(world: World) -> None:
         "end": f"{start + 2 * HOUR:%Y-%m-%dT%H:%M:%SZ}",
     }
     (row,) = body["results"]
-    assert (row["reserved_unit_seconds"], row["admitted_unit_seconds"]) == ("28801", "14400.5")
+    assert (row["team"], row["cluster"], row["cards_per_unit"]) == ("red", None, "1")
+    # Two cards for two hours, which no pod was bound to and nobody measured.
+    assert (row["reserved_unit_seconds"], row["reserved_gpu_hours"], row["bound_unit_seconds"]) == (
+        "14400",
+        "4",
+        "0",
+    )
+    assert (row["measured_seconds"], row["held_idle_gpu_hours"], row["nominal_unit_seconds"]) == (None,) * 3
 
 
 def test_finished_hours_come_once_in_order_and_never_twice(world: World) -> None:
@@ -446,6 +453,7 @@ def test_the_number_of_queries_does_not_grow_with_the_rows(
             state=("pending", "admitted")[number % 2],
         )
         usage_hour(world, world.red, floor_hour(world.now) - HOUR, queue=f"q{number}")
+        held_hour(world, world.red, floor_hour(world.now) - HOUR, queue=f"q{number}")
     with CaptureQueriesContext(connection) as many:
         client.get(f"{V1}/{route}/")
     assert len(many) == len(few), [query["sql"][:200] for query in many]

@@ -20,7 +20,7 @@ from apps.changes.requests import Wanted
 from apps.changes.services import create_request
 from apps.chargeback.models import BillingPeriod, LedgerEntry, ProvisionalLine
 from apps.chargeback.rate_cards import draft, publish
-from apps.core.windows import HOUR, floor_hour
+from apps.core.windows import DAY, HOUR, floor_hour
 from apps.fleet.models import Cluster, TeamBinding
 from apps.observations.models import (
     ClusterObject,
@@ -34,7 +34,7 @@ from apps.observations.models import (
     StateSpan,
     Workload,
 )
-from apps.usage.models import AllocationHour, UsageHour, Watermark
+from apps.usage.models import ALLOCATION, AllocationDay, AllocationHour, UsageHour, Watermark
 
 GPU = "nvidia.com/gpu"
 ROLES = ("anonymous", "guest", "viewer", "red_lead", "blue_lead", "finance", "admin")
@@ -279,12 +279,34 @@ def usage_hour(
     )
 
 
+def held_hour(world: World, team: Team | None, hour: datetime, **fields: Any) -> AllocationHour:
+    """Two cards for an hour, by reserved quota."""
+    values = {
+        "cluster": world.east,
+        "basis": "reserved",
+        "kind": "Workload",
+        "queue": f"{team.slug}-cq" if team else "nobodys-cq",
+        "flavor": "h100",
+        "resource": GPU,
+        "model": MODEL,
+        "sharing_mode": "exclusive",
+        "weight_over": 1,
+        "weight_under": 1,
+        "seen": "observed",
+        "unit_seconds": Decimal(7200),
+        **fields,
+    }
+    return AllocationHour.objects.create(team=team, starts_at=hour, ends_at=hour + HOUR, **values)
+
+
 def _usage(world: World) -> None:
     this_hour = floor_hour(world.now)
     for hours_ago in (0, 1, 2):
         for team in (world.red, world.blue, None):
             usage_hour(world, team, this_hour - hours_ago * HOUR)
-    Watermark.objects.create(cluster=world.east, rollup="usage_hours", done_until=this_hour)
+            held_hour(world, team, this_hour - hours_ago * HOUR)
+    for rollup in ("usage_hours", ALLOCATION):
+        Watermark.objects.create(cluster=world.east, rollup=rollup, done_until=this_hour)
 
 
 CLOSED_MONTH, OPEN_MONTH = "2025-01", "2025-02"
@@ -342,6 +364,7 @@ def _charges(world: World) -> None:
             for team in (world.red, world.blue, None)
         ]
         AllocationHour.objects.bulk_create(AllocationHour(**one) for one in held)
+        AllocationDay.objects.bulk_create(AllocationDay(**{**one, "ends_at": start + DAY}) for one in held)
         priced = {
             "version": card,
             "price": price,
