@@ -62,6 +62,8 @@ PRICES = (
     ("910B3", "1.20"),
     ("tpu-v5-lite-podslice", "1.20"),
 )
+# What idles costs the platform, which carries it, this part of the price: the machine without its power.
+IDLE_PART = Decimal("0.6")
 # (team, USD a month): the first holds so much that it is past a threshold within hours, the second is going to be, the third
 # is not.
 BUDGETS = (("foundation-models", "2000"), ("vision", "2500"), ("biology", "12000"))
@@ -168,7 +170,11 @@ def seed_rates(start: datetime) -> int:
         valid_from=before.replace(day=1),
         currency="USD",
         borrowed_factor=Decimal("0.8"),
-        prices=[{"model": model, "per": "card", "amount": Decimal(price)} for model, price in PRICES],
+        prices=[
+            {"model": model, "basis": basis, "per": "card", "amount": Decimal(price) * part}
+            for model, price in PRICES
+            for basis, part in (("reserved", 1), ("idle", IDLE_PART))
+        ],
     )
     publish(card.pk, by=None, now=start)
     return 1
