@@ -119,8 +119,8 @@ class Plant:
         return happens(again, seconds)
 
 
-def build(folder: Path, sim: Running) -> Plant:
-    """Start everything and name the cluster; the caller stops it with `stop`."""
+def servers(folder: Path) -> Plant:
+    """PostgreSQL with the portal's tables, and Redis; the caller stops it with `stop`."""
     folders = folders_for(ROOT, folder)
     database, broker = postgres.plan(folders), redis_server.plan(folders)
     environment = {
@@ -140,6 +140,16 @@ def build(folder: Path, sim: Running) -> Plant:
         plant.start_postgres()
         postgres.ensure_database(database, "plant")
         plant.manage("migrate", "--verbosity", "0")
+    except BaseException:
+        stop(plant)
+        raise
+    return plant
+
+
+def build(folder: Path, sim: Running) -> Plant:
+    """Start everything and name the cluster; the caller stops it with `stop`."""
+    plant = servers(folder)
+    try:
         plant.manage(
             *("set_cluster", "--slug", SLUG, "--kubeconfig", str(sim.kubeconfig)),
             *("--prometheus", sim.prometheus_url),
