@@ -105,7 +105,8 @@ def _claims(cluster: Cluster, holding: Collection[str], now: datetime) -> list[C
     )
     gone = Q(gone_at__gt=now - REDO_AT_MOST) & ~Exists(written)
     allocated = Q(status__allocated=True) & (Q(gone_at=None) | gone)
-    return list(rows.filter(allocated | Q(uid__in=holding)).order_by("uid"))
+    needed = rows.only("uid", "namespace", "name", "spec", "status", "observed_at", "gone_at")
+    return list(needed.filter(allocated | Q(uid__in=holding)).order_by("uid"))
 
 
 def _present(cluster: Cluster, objects: Collection[ClusterObject], now: datetime) -> Iterator[ClaimNow]:
