@@ -51,21 +51,21 @@ class UsedTable(PortalTable):
     reserved = HoursColumn(verbose_name=_("Reserved"))
     bound = HoursColumn(verbose_name=_("Bound to pods"))
     unbound = HoursColumn(verbose_name=_("Reserved, no pod"), hide_small=True)
-    measured = HoursColumn(verbose_name=_("Measured"), absent=NOT_MEASURED, hide_small=True)
-    busy = HoursColumn(verbose_name=_("Busy"), absent=NOT_MEASURED, hide_small=True)
+    measured = HoursColumn(verbose_name=_("Measured"), absent="–", hide_small=True)
+    busy = HoursColumn(verbose_name=_("Busy"), absent="–", hide_small=True)
     held_idle = HoursColumn(verbose_name=_("Held idle"), absent=NOT_MEASURED)
-    efficiency = RatioColumn(verbose_name=_("Efficiency"), absent=NOT_MEASURED)
+    efficiency = RatioColumn(verbose_name=_("Efficiency"), absent="–")
     memory = HoursColumn(
         verbose_name=_("Memory, GiB-hours"),
         accessor="memory_gib_seconds",
-        absent=NOT_MEASURED,
+        absent="–",
         hide_small=True,
     )
     energy = HoursColumn(
         verbose_name=_("Energy, kWh"),
         accessor="energy_joules",
         of=JOULES_PER_KWH,
-        absent=NOT_MEASURED,
+        absent="–",
         hide_small=True,
     )
     resource = TextColumn(verbose_name=_("Resource"), visible=False)

@@ -6,7 +6,8 @@ Invariants
   what is bridged does not depend on where the stretch begins.
 - What lasts reaches to the last good pull of its source.
 - Accelerators only, those that no vendor file knows among them: they have no price and are not lost. A pod that a
-  ResourceClaim serves holds the claim's devices, not the resource that it names."""
+  ResourceClaim serves holds nothing of the resource that it names: the claim holds its devices (`claims`), once, as far
+  as pods are known, and is capped by the node together with them."""
 
 from __future__ import annotations
 
@@ -55,7 +56,7 @@ def fill_held(*, cluster: Cluster, start: datetime, end: datetime, until: Mappin
         resources = [name for (name,) in cursor.fetchall() if is_held(name)]
         for statement in ("DROP TABLE IF EXISTS held", sql.MAKE_HELD):
             cursor.execute(statement)
-        for statement in (sql.RESERVED, sql.BOUND):
+        for statement in (sql.RESERVED, sql.BOUND, sql.CLAIMED):
             cursor.execute(statement, params | {"resources": resources})
     steps = _steps(cluster, high)
     _add_promised(cluster, steps, low, high, until)

@@ -21,6 +21,7 @@ from django.db import connection, transaction
 
 from apps.core.windows import floor_hour
 from apps.fleet.models import Cluster
+from apps.observations.models import ClusterObject
 from apps.quotas.models import QuotaPoint
 from apps.usage import allocation_sql as sql
 from apps.usage.admission_rollup import chunks, first_observed
@@ -29,6 +30,7 @@ from apps.usage.allocation_days import add_days
 from apps.usage.allocation_loading import fill_held
 from apps.usage.allocation_params import gap_params, limit_params, owner_params, slots, unit_params
 from apps.usage.changed import note_changed
+from apps.usage.claims_noting import note_claims
 from apps.usage.commitments import KIND_OF_WORK
 from apps.usage.late import late_from, newest_told, taken_back
 from apps.usage.models import ALLOCATION, AllocationHour, Watermark
@@ -75,12 +77,17 @@ def rollup_allocation(
 
 
 def _first_known(cluster: Cluster) -> datetime | None:
-    """Where the hours begin: with the first work, or the first quota that was promised."""
+    """Where the hours begin: with the first work or claim, or the first quota that was promised."""
     mark = Watermark.objects.filter(cluster=cluster, rollup=ALLOCATION).first()
     if mark is not None:
         return mark.done_until
     points = QuotaPoint.objects.filter(cluster=cluster, kind__in=KIND_OF_WORK).order_by("at")
-    found = (first_observed(cluster), points.values_list("at", flat=True).first())
+    claims = ClusterObject.objects.filter(cluster=cluster, kind="ResourceClaim").order_by("first_seen_at")
+    found = (
+        first_observed(cluster),
+        points.values_list("at", flat=True).first(),
+        claims.values_list("first_seen_at", flat=True).first(),
+    )
     return min((at for at in found if at is not None), default=None)
 
 
@@ -92,12 +99,17 @@ def _nodes_until(cluster: Cluster, now: datetime) -> dict[str, datetime]:
 
 
 def _begin(cluster: Cluster, *, first: datetime, now: datetime) -> datetime:
+    """What claims held is written down together with the mark that it takes back."""
     with transaction.atomic():
         Watermark.objects.get_or_create(
             cluster=cluster, rollup=ALLOCATION, defaults={"done_until": floor_hour(first)}
         )
         mark = Watermark.objects.select_for_update().get(cluster=cluster, rollup=ALLOCATION)
-        mark.done_until = taken_back(mark, late_from(cluster, mark, now), now)
+        late = [late_from(cluster, mark, now)]
+        if cluster.enabled:
+            late.append(note_claims(cluster, now))
+        told = min((floor_hour(at) for at in late if at is not None), default=None)
+        mark.done_until = taken_back(mark, told, now)
         mark.save(update_fields=["done_until"])
     return mark.done_until
 

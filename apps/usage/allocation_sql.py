@@ -51,6 +51,23 @@ CROSS JOIN LATERAL jsonb_each_text(p.requests) r
 WHERE r.key = ANY(%(resources)s) AND r.value::numeric > 0 AND p.bound_at < p.high
   AND NOT EXISTS (SELECT 1 FROM jsonb_array_elements(p.claims) c WHERE c -> 'resources' ? r.key)
 """
+CLAIMED = """
+INSERT INTO held
+SELECT 'pod', c.uid, c.kind, c.namespace, c.queue_name,
+  CASE WHEN c.kind = 'PodGroup' THEN c.queue_name ELSE coalesce(q.spec ->> 'cluster_queue', '') END,
+  c.node, c.resource, c.units, c.low, c.high, c.since, ''
+FROM (
+  SELECT uid, kind, namespace, queue_name, node, resource, units, seen_from AS low,
+    least(coalesce(lead(seen_from) OVER (PARTITION BY uid, node, resource ORDER BY seen_from), 'infinity'),
+      %(until_Pod)s) AS high,
+    min(seen_from) OVER (PARTITION BY uid) AS since
+  FROM usage_claimseen WHERE cluster_id = %(cluster)s
+) c
+LEFT JOIN observations_clusterobject q ON q.cluster_id = %(cluster)s AND q.kind = 'LocalQueue'
+  AND q.namespace = c.namespace AND q.name = c.queue_name AND q.gone_at IS NULL AND c.kind = 'Workload'
+WHERE c.units > 0 AND c.low < c.high AND c.low < %(end)s AND c.high > %(start)s
+  AND c.resource = ANY(%(resources)s)
+"""
 COPY_HELD = """
 COPY held (basis, uid, kind, namespace, queue_name, queue, place, resource, quantity, low, high, since, priority_class)
 FROM STDIN
@@ -65,6 +82,8 @@ UNION
 SELECT DISTINCT r.key FROM observations_pod p CROSS JOIN LATERAL jsonb_object_keys(p.requests) AS r(key)
 WHERE p.cluster_id = %(cluster)s AND p.devices > 0 AND p.bound_at < %(end)s
   AND coalesce(p.finished_at, p.gone_at, 'infinity') > %(start)s
+UNION
+SELECT DISTINCT resource FROM usage_claimseen WHERE cluster_id = %(cluster)s
 """
 
 # Groups of what shares a limit, by number, and their limits.

@@ -10,7 +10,7 @@ from django.utils.translation import gettext_lazy as _
 from apps.accounts.models import Team
 from apps.fleet.models import Cluster
 from apps.usage.held_models import AllocationDay, AllocationHour, SupplyHour, UseHour
-from apps.usage.seen import CostCentreSeen, PromiseSeen, SupplySeen, UnitSeen, UnseenStretch
+from apps.usage.seen import ClaimSeen, CostCentreSeen, PromiseSeen, SupplySeen, UnitSeen, UnseenStretch
 
 __all__ = [
     "ALLOCATION",
@@ -19,6 +19,7 @@ __all__ = [
     "AllocationHour",
     "BlockHour",
     "CapacityHour",
+    "ClaimSeen",
     "CostCentreSeen",
     "OutcomeHour",
     "PromiseSeen",

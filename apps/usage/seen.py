@@ -122,3 +122,29 @@ class SupplySeen(models.Model):
 
     def __str__(self) -> str:
         return f"{self.node} {self.resource}: {self.physical}"
+
+
+class ClaimSeen(models.Model):
+    """What a ResourceClaim held on a node, from `seen_from` on until the next row of the same key: of an object only its present
+    state is kept. `units` 0: none any more. `kind`, `queue_name`: of the pods that use it, as of AllocationHour's work; `queue_name` ""
+    where they are of several queues, so that only the namespace tells whose it is."""
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, db_index=False, related_name="+")
+    uid = models.CharField(max_length=128)
+    namespace = models.CharField(max_length=63)
+    node = models.CharField(max_length=253, blank=True)
+    resource = models.CharField(max_length=253)
+    kind = models.CharField(max_length=20)
+    queue_name = models.CharField(max_length=253, blank=True)
+    units = models.DecimalField(max_digits=20, decimal_places=6)
+    seen_from = models.DateTimeField()
+
+    class Meta:
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.UniqueConstraint(
+                fields=["cluster", "uid", "node", "resource", "seen_from"], name="claim_seen_once"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.uid} on {self.node}: {self.units} {self.resource}"

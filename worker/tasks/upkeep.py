@@ -17,6 +17,7 @@ from apps.observations.retention import drop_gone, keep_observation_partitions
 from apps.quotas.history import thin_quota_points
 from apps.usage.admission_rollup import rollup_admissions
 from apps.usage.allocation_rollup import rollup_allocation
+from apps.usage.claims_noting import drop_old_claims
 from apps.usage.services import capacity_snapshot, rollup_hours
 from apps.usage.supply_rollup import drop_old_supply
 from apps.usage.use_rollup import rollup_use
@@ -103,7 +104,7 @@ def upkeep() -> dict[str, int]:
     now = timezone.now()
     done = keep_observation_partitions(now=now)
     removed = drop_gone(now=now) + drop_old_spans(now=now) + thin_quota_points(now=now)
-    removed += forget_old_keys(now=now) + drop_old_supply(now=now)
+    removed += forget_old_keys(now=now) + drop_old_supply(now=now) + drop_old_claims(now=now)
     logger.info(
         "upkeep: %d partitions made, %d dropped, %d old rows removed",
         len(done.created),

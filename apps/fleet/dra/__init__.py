@@ -7,7 +7,8 @@ card, and what it is counted as; held.py: what claims hold; cel.py: as much CEL 
 
 from __future__ import annotations
 
-from apps.fleet.dra.counting import count_slices
+from apps.fleet.dra.counting import count_slices, counted_drivers
+from apps.fleet.dra.held import held_by
 from apps.fleet.dra.model import (
     Adrift,
     ClaimObject,
@@ -33,4 +34,6 @@ __all__ = [
     "NodeDevices",
     "PoolKey",
     "count_slices",
+    "counted_drivers",
+    "held_by",
 ]

@@ -55,7 +55,7 @@ def count_slices(
     states = pool_states(slices, last_good)
     devices = [device for state in states for device in reader.devices(state)]
     by_key = {device.key: device for device in devices}
-    held = held_by(claims, by_key, _counted_drivers())
+    held = held_by(claims, by_key, counted_drivers())
     view = DraView(
         incomplete=[
             state.key for state in states if state.incomplete and state.key.driver in registry().drivers
@@ -87,7 +87,7 @@ def _down_since(devices: Iterable[DraDevice], withdrawn_at: Mapping[PoolKey, dat
     return max((withdrawn_at[pool] for pool in pools if pool in withdrawn_at), default=None)
 
 
-def _counted_drivers() -> set[str]:
+def counted_drivers() -> set[str]:
     return {name for name, (_vendor, driver) in registry().drivers.items() if driver.counts}
 
 

@@ -1,5 +1,5 @@
 """Hours computed in the database against the same made of pure intervals, on made-up histories: outages, limits that move,
-teams that change, pods on nodes, promises and stopped queues, parts of hours."""
+teams that change, pods and claims on nodes, promises and stopped queues, parts of hours."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from apps.quotas.models import QuotaPoint
 from apps.usage.allocation import Basis, Interval, clip, intervals
 from apps.usage.allocation_loading import fill_held, spells
 from apps.usage.allocation_rollup import rollup_allocation
-from apps.usage.models import AllocationHour, PromiseSeen, UnitSeen, UnseenStretch
+from apps.usage.models import AllocationHour, ClaimSeen, PromiseSeen, UnitSeen, UnseenStretch
 
 pytestmark = pytest.mark.django_db
 GPU, MIG = "nvidia.com/gpu", "nvidia.com/mig-1g.10gb"
@@ -49,6 +49,7 @@ def histories(draw: st.DrawFn) -> dict[str, Any]:
             )
         ),
         "pods": draw(st.lists(st.tuples(st.sampled_from(["qa", "qb"]), piece), max_size=5)),
+        "claims": draw(st.lists(st.tuples(st.sampled_from(["main", ""]), piece), max_size=3)),
         "gaps": draw(st.lists(st.tuples(st.sampled_from(["Workload", "Pod"]), minutes), max_size=2)),
         "limits": draw(st.lists(st.tuples(minutes, st.sampled_from([None, "0", "3", "6"])), max_size=3)),
         "stops": draw(st.lists(st.tuples(minutes, st.sampled_from(["", "stopped"])), max_size=2)),
@@ -117,6 +118,16 @@ def fill(history: dict[str, Any]) -> Cluster:
             first_seen_at=hours(start / 60), observed_at=hours(start / 60), created_at=hours(start / 60),
             bound_at=hours(start / 60), finished_at=hours((start + length) / 60),
         )  # fmt: skip
+    for number, (queue_name, (start, length, quantity)) in enumerate(history["claims"]):
+        ClusterObject.objects.create(
+            cluster=cluster, uid=f"c{number}", kind="ResourceClaim", namespace="ns", name=f"c{number}",
+            first_seen_at=hours(start / 60), observed_at=hours((start + length) / 60), status={"allocated": False},
+        )  # fmt: skip
+        for at, units in ((start, Decimal(quantity)), (start + length, Decimal(0))):
+            ClaimSeen.objects.create(
+                cluster=cluster, uid=f"c{number}", namespace="ns", node="n1", resource=GPU, kind="Workload",
+                queue_name=queue_name, units=units, seen_from=hours(at / 60),
+            )  # fmt: skip
     return cluster
 
 

@@ -1,0 +1,160 @@
+"""What claims held, written down while they stand: the cluster keeps no past of them. Input: claims and devices as observed;
+output: rows of ClaimSeen.
+
+Invariants: a claim that came and went between two runs is written as well, with what it held last; devices are counted as
+the fleet counts them; noting twice writes nothing."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from django.conf import settings
+from django.db import connection
+from django.db.models import Exists, OuterRef, Q, QuerySet
+
+from apps.capacity.reading import read_devices
+from apps.fleet.dra import ClaimObject, DraView, counted_drivers, held_by
+from apps.fleet.models import Cluster
+from apps.observations.models import ClusterObject, Node, Pod
+from apps.usage.accounted import is_held
+from apps.usage.claims import ClaimNow, On, Step, Whose, new_steps
+from apps.usage.models import ClaimSeen
+from apps.usage.services import REDO_AT_MOST
+
+UNIT = Decimal("0.000001")
+_DROP_OLD = """
+DELETE FROM usage_claimseen s WHERE s.seen_from < %(horizon)s AND (s.units = 0 AND NOT EXISTS (
+  SELECT 1 FROM usage_claimseen n WHERE n.cluster_id = s.cluster_id AND n.uid = s.uid AND n.node = s.node
+  AND n.resource = s.resource AND n.seen_from > s.seen_from)
+OR EXISTS (
+  SELECT 1 FROM usage_claimseen n WHERE n.cluster_id = s.cluster_id AND n.uid = s.uid AND n.node = s.node
+  AND n.resource = s.resource AND n.seen_from > s.seen_from AND n.seen_from <= %(horizon)s))
+"""
+User = tuple[Whose, datetime | None]
+"""Whose a pod is, and when it was bound."""
+
+
+def note_claims(cluster: Cluster, now: datetime) -> datetime | None:
+    """Write down what is new, and tell since when it is: None when nothing is."""
+    holding = _holding(cluster)
+    objects = _claims(cluster, holding, now)
+    if not objects and not holding:
+        return None
+    known = _known(cluster, holding | {row.uid for row in objects})
+    fresh = list(new_steps(known, _present(cluster, objects, now), now))
+    ClaimSeen.objects.bulk_create(
+        [
+            ClaimSeen(
+                cluster=cluster,
+                uid=step.uid,
+                namespace=step.namespace,
+                node=step.on.node,
+                resource=step.on.resource,
+                kind=step.whose.kind,
+                queue_name=step.whose.queue_name,
+                units=step.units,
+                seen_from=step.at,
+            )
+            for step in fresh
+        ],
+        update_conflicts=True,
+        unique_fields=["cluster", "uid", "node", "resource", "seen_from"],
+        update_fields=["units", "kind", "queue_name"],
+        batch_size=5000,
+    )
+    return min((step.at for step in fresh), default=None)
+
+
+def drop_old_claims(*, now: datetime) -> int:
+    """Forget what claims held before pods of that time are forgotten; what holds since then stays."""
+    horizon = now - timedelta(days=settings.GONE_RETENTION_DAYS)
+    with connection.cursor() as cursor:
+        cursor.execute(_DROP_OLD, {"horizon": horizon})
+        return int(cursor.rowcount)
+
+
+def _newest(cluster: Cluster) -> QuerySet[ClaimSeen]:
+    """Each claim's newest step per kind of unit."""
+    rows = ClaimSeen.objects.filter(cluster=cluster).order_by("uid", "node", "resource", "-seen_from")
+    return rows.distinct("uid", "node", "resource")
+
+
+def _holding(cluster: Cluster) -> set[str]:
+    """Those that hold something as far as is written."""
+    newest = ClaimSeen.objects.filter(pk__in=_newest(cluster).values("pk"))
+    return set(newest.filter(units__gt=0).values_list("uid", flat=True))
+
+
+def _known(cluster: Cluster, uids: Collection[str]) -> Mapping[str, Collection[Step]]:
+    found: defaultdict[str, list[Step]] = defaultdict(list)
+    for row in _newest(cluster).filter(uid__in=uids):
+        on, whose = On(row.node, row.resource), Whose(row.kind, row.queue_name)
+        found[row.uid].append(Step(row.uid, row.namespace, on, whose, row.units, row.seen_from))
+    return found
+
+
+def _claims(cluster: Cluster, holding: Collection[str], now: datetime) -> list[ClusterObject]:
+    """Those that are allocated, or were when they went and that is not written yet, or were when they were seen last."""
+    rows = ClusterObject.objects.filter(cluster=cluster, kind="ResourceClaim")
+    written = ClaimSeen.objects.filter(
+        cluster=cluster, uid=OuterRef("uid"), seen_from__gte=OuterRef("gone_at")
+    )
+    gone = Q(gone_at__gt=now - REDO_AT_MOST) & ~Exists(written)
+    allocated = Q(status__allocated=True) & (Q(gone_at=None) | gone)
+    needed = rows.only("uid", "namespace", "name", "spec", "status", "observed_at", "gone_at")
+    return list(needed.filter(allocated | Q(uid__in=holding)).order_by("uid"))
+
+
+def _present(cluster: Cluster, objects: Collection[ClusterObject], now: datetime) -> Iterator[ClaimNow]:
+    labels = dict(Node.objects.filter(cluster=cluster, gone_at=None).values_list("name", "labels"))
+    views = read_devices(cluster_ids=[cluster.pk], nodes={cluster.pk: labels}, now=now)
+    view, users = views.get(cluster.pk, DraView()), _users(cluster, objects)
+    for row in objects:
+        own = [users[uid] for uid in _reserving(row) if uid in users]
+        said = row.status["allocated_at"]
+        bound = min((at for _whose, at in own if at is not None), default=row.observed_at)
+        yield ClaimNow(
+            uid=row.uid,
+            namespace=row.namespace,
+            held={on: units for on, units in _held(row, view).items() if units and is_held(on.resource)},
+            since=datetime.fromisoformat(said) if said else bound,
+            changed_at=row.observed_at,
+            gone_at=row.gone_at,
+            users={whose for whose, _at in own},
+        )
+
+
+def _held(row: ClusterObject, view: DraView) -> Mapping[On, Decimal]:
+    """What it holds; of one that went, what it held alone."""
+    if row.gone_at is None:
+        mine = view.held_by_claim.get((row.namespace, row.name), {})
+        return {On(*on): units.quantize(UNIT) for on, units in mine.items()}
+    claim = ClaimObject(row.namespace, row.name, row.spec, row.status)
+    found: defaultdict[On, Decimal] = defaultdict(Decimal)
+    for key, shares in held_by([claim], view.devices, counted_drivers()).shares.items():
+        device = view.devices[key]
+        for part in shares.values():
+            units = Decimal(part.numerator) / Decimal(part.denominator)
+            found[On(device.node, device.resource)] += units.quantize(UNIT)
+    return found
+
+
+def _reserving(row: ClusterObject) -> list[str]:
+    users: list[dict[str, Any]] = row.status["reserved_for"]
+    return [user["uid"] for user in users if user["kind"] == "Pod"]
+
+
+def _users(cluster: Cluster, objects: Collection[ClusterObject]) -> Mapping[str, User]:
+    """Pods that reserve them, by uid."""
+    uids = [uid for row in objects for uid in _reserving(row)]
+    rows = Pod.objects.filter(cluster=cluster, uid__in=uids)
+    return {
+        uid: (Whose("PodGroup" if pod_group else "Workload", queue_name), bound_at)
+        for uid, pod_group, queue_name, bound_at in rows.values_list(
+            "uid", "pod_group", "queue_name", "bound_at"
+        )
+    }
