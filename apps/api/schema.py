@@ -131,7 +131,8 @@ def documented_write(
     precondition: bool = False,
 ) -> Callable[[V], V]:
     """Class decorator for one write of a view: `status` of what was done, `problems` beside those of every route, those
-    of 403 and 409 told as `refused_as`. `keyed`: it takes an Idempotency-Key; `precondition`: it takes If-Match."""
+    of 409 told as `refused_as`, of 403 too unless the caller may not write at all. `keyed`: it takes an Idempotency-Key;
+    `precondition`: it takes If-Match."""
 
     def decorate(view: V) -> V:
         codes = (status,) if isinstance(status, int) else status
@@ -139,7 +140,7 @@ def documented_write(
         responses: dict[Any, Any] = {(code, "application/json"): answered for code in codes}
         refused = {
             (code, "application/problem+json"): OpenApiResponse(
-                refused_as if code in (403, 409) else ProblemSerializer, description=_REFUSALS[code]
+                _refusal(code, refused_as), description=_REFUSALS[code]
             )
             for code in problems
         }
@@ -159,6 +160,20 @@ def documented_write(
         return extend_schema_view(**{method: schema})(view)
 
     return decorate
+
+
+def _refusal(code: int, refused_as: type[serializers.Serializer[Any]]) -> Any:
+    """What is told with `code`. 403 is told by the view or before it is reached: to a token, without a CSRF token."""
+    if code == 403:
+        return {
+            "anyOf": [{"$ref": f"#/components/schemas/{name}"} for name in (_name(refused_as), "Problem")]
+        }
+    return refused_as if code == 409 else ProblemSerializer
+
+
+def _name(serializer: type[serializers.Serializer[Any]]) -> str:
+    """What the serializer's component is called."""
+    return serializer.__name__.removesuffix("Serializer")
 
 
 def documented_file(
