@@ -7,7 +7,7 @@ request; machine-readable names never change with it.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from django import forms
@@ -176,17 +176,11 @@ def _name(serializer: type[serializers.Serializer[Any]]) -> str:
     return serializer.__name__.removesuffix("Serializer")
 
 
-def documented_file(
-    *, operation: str, summary: str, media_types: tuple[str, ...], problems: Mapping[int, str]
-) -> Callable[[V], V]:
-    """Class decorator of a view that hands out a file. `problems`: statuses beside those of every route, with when."""
+def documented_file(*, operation: str, summary: str, media_types: tuple[str, ...]) -> Callable[[V], V]:
+    """Class decorator of a view that hands out a file."""
 
     def decorate(view: V) -> V:
         files: dict[Any, Any] = {(200, media_type): OpenApiTypes.BINARY for media_type in media_types}
-        refused = {
-            (code, "application/problem+json"): OpenApiResponse(ProblemSerializer, description=text)
-            for code, text in problems.items()
-        }
         schema = extend_schema(
             operation_id=operation,
             summary=summary,
@@ -197,7 +191,6 @@ def documented_file(
                 **files,
                 304: OpenApiResponse(description="The file is still the one of If-None-Match."),
                 **_PROBLEMS,
-                **refused,
             },
         )
         return extend_schema_view(get=schema)(view)

@@ -27,7 +27,7 @@ METHODS = {
     f"{CHANGE}{{deed}}/": {"post"},
 }
 BEYOND_200 = {
-    ("/api/v1/focus/", "get"): {"200", "304", "409"},
+    ("/api/v1/focus/", "get"): {"200", "304"},
     ("/api/v1/billing-periods/{month}/close/", "post"): {"200", "403", "409"},
     ("/api/v1/quota-changes/", "post"): {"201", "403", "422"},
     (CHANGE, "put"): {"200", "403", "409", "422", "428"},
