@@ -7,6 +7,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
+from django.conf import settings
 from django.http import HttpResponseBase
 from django.utils import timezone
 from django.utils.translation import gettext as _
@@ -46,6 +47,7 @@ class MissingSerializer(serializers.Serializer):  # type: ignore[type-arg]
 
 class BillingPeriodSerializer(serializers.Serializer):  # type: ignore[type-arg]
     """`starts_at` ≤ its hours < `ends_at`, a calendar month of `zone`. `updated_at`: when its lines were computed last.
+    With `state`, `created_at` and `invoice_issuer_name` these are the columns of FOCUS 1.4's BillingPeriod dataset.
     `digest`: SHA-256 over all lines of a closed one; `reason`: why what is missing was accepted."""
 
     month = Text()
@@ -53,6 +55,8 @@ class BillingPeriodSerializer(serializers.Serializer):  # type: ignore[type-arg]
     starts_at = Instant()
     ends_at = Instant()
     state = serializers.ChoiceField(choices=BillingPeriod.State.values, read_only=True)
+    invoice_issuer_name = serializers.SerializerMethodField()
+    created_at = Instant()
     updated_at = Instant()
     closed_at = Instant(allow_null=True)
     totals = serializers.SerializerMethodField()
@@ -67,6 +71,9 @@ class BillingPeriodSerializer(serializers.Serializer):  # type: ignore[type-arg]
     @extend_schema_field(MoneyTotals(allow_null=True))
     def get_totals(self, period: BillingPeriod) -> dict[str, str] | None:
         return money(period.totals) if self._whole() else None
+
+    def get_invoice_issuer_name(self, period: BillingPeriod) -> str:
+        return settings.ORGANISATION
 
     def get_entries(self, period: BillingPeriod) -> int | None:
         return period.entries if self._whole() else None

@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Callable
 from typing import Any
 
+from django.conf import settings
 from django.http import Http404, HttpResponseBase
 from django.utils.cache import get_conditional_response, patch_cache_control
 from django.utils.translation import get_language
@@ -20,7 +21,7 @@ from apps.chargeback.models import BillingPeriod
 from apps.chargeback.overview import period_of
 from apps.observations.selectors import AsOf, State
 
-FORM = "2"
+FORM = "3"
 """Goes up when what is told of a closed period takes another form."""
 KEPT_SECONDS = 3600
 """For how long a client may use what it has of a closed period without asking again."""
@@ -66,9 +67,12 @@ class PeriodAnswers(ReadView):
 
 
 def etag_of(request: Request, reading: Reading, period: BillingPeriod) -> str:
-    """Of what was asked, by whom it is read and what the period says."""
+    """Of what was asked, by whom it is read, and what the period and its issuer are."""
     state = period.digest if period.is_closed else period.updated_at.isoformat()
     teams = "all" if reading.team_ids is None else ",".join(map(str, sorted(reading.team_ids)))
-    asked = (FORM, period.month, state, request.get_full_path(), teams, get_language() or "")
+    asked = (
+        *(FORM, settings.ORGANISATION, period.month, state),
+        *(request.get_full_path(), teams, get_language() or ""),
+    )
     digest = hashlib.sha256("\n".join(asked).encode()).hexdigest()[:32]
     return f'"{digest}"' if period.is_closed else f'W/"{digest}"'

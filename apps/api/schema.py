@@ -7,7 +7,7 @@ request; machine-readable names never change with it.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from django import forms
@@ -131,7 +131,8 @@ def documented_write(
     precondition: bool = False,
 ) -> Callable[[V], V]:
     """Class decorator for one write of a view: `status` of what was done, `problems` beside those of every route, those
-    of 403 and 409 told as `refused_as`. `keyed`: it takes an Idempotency-Key; `precondition`: it takes If-Match."""
+    of 409 told as `refused_as`, of 403 too unless the caller may not write at all. `keyed`: it takes an Idempotency-Key;
+    `precondition`: it takes If-Match."""
 
     def decorate(view: V) -> V:
         codes = (status,) if isinstance(status, int) else status
@@ -139,7 +140,7 @@ def documented_write(
         responses: dict[Any, Any] = {(code, "application/json"): answered for code in codes}
         refused = {
             (code, "application/problem+json"): OpenApiResponse(
-                refused_as if code in (403, 409) else ProblemSerializer, description=_REFUSALS[code]
+                _refusal(code, refused_as), description=_REFUSALS[code]
             )
             for code in problems
         }
@@ -161,17 +162,25 @@ def documented_write(
     return decorate
 
 
-def documented_file(
-    *, operation: str, summary: str, media_types: tuple[str, ...], problems: Mapping[int, str]
-) -> Callable[[V], V]:
-    """Class decorator of a view that hands out a file. `problems`: statuses beside those of every route, with when."""
+def _refusal(code: int, refused_as: type[serializers.Serializer[Any]]) -> Any:
+    """What is told with `code`. 403 is told by the view or before it is reached: to a token, without a CSRF token."""
+    if code == 403:
+        return {
+            "anyOf": [{"$ref": f"#/components/schemas/{name}"} for name in (_name(refused_as), "Problem")]
+        }
+    return refused_as if code == 409 else ProblemSerializer
+
+
+def _name(serializer: type[serializers.Serializer[Any]]) -> str:
+    """What the serializer's component is called."""
+    return serializer.__name__.removesuffix("Serializer")
+
+
+def documented_file(*, operation: str, summary: str, media_types: tuple[str, ...]) -> Callable[[V], V]:
+    """Class decorator of a view that hands out a file."""
 
     def decorate(view: V) -> V:
         files: dict[Any, Any] = {(200, media_type): OpenApiTypes.BINARY for media_type in media_types}
-        refused = {
-            (code, "application/problem+json"): OpenApiResponse(ProblemSerializer, description=text)
-            for code, text in problems.items()
-        }
         schema = extend_schema(
             operation_id=operation,
             summary=summary,
@@ -182,7 +191,6 @@ def documented_file(
                 **files,
                 304: OpenApiResponse(description="The file is still the one of If-None-Match."),
                 **_PROBLEMS,
-                **refused,
             },
         )
         return extend_schema_view(get=schema)(view)

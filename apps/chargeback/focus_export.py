@@ -1,4 +1,4 @@
-"""A billing period's lines as a FOCUS file. Input: a closed period; output: the file in pieces, as CSV or Parquet.
+"""A billing period's lines as a FOCUS file. Input: a period; output: the file in pieces, as CSV or Parquet.
 
 Invariants
 - Never more than a few thousand lines are in memory, however long the month was: they come through a cursor of the
@@ -6,6 +6,8 @@ Invariants
 - The same lines give the same bytes; a closed period's lines never change, and teams and clusters go by the slugs that
   they had when it was closed. `tag` is another one when anything else changes that the bytes depend on: the organisation,
   the layout, the library that writes Parquet.
+- An open period's file is provisional: its lines are those of one moment, its `InvoiceId` is null, and `tag` moves when
+  the lines are computed anew. Of one that is closed meanwhile they are the ledger's.
 - Decimals have a point and no exponent, times are UTC and end in Z. Text that a spreadsheet would run is defused in CSV
   as in the portal's other downloads; Parquet has it as it is.
 - Lines without a price are not in the file but counted: FOCUS has no row for them."""
@@ -16,18 +18,21 @@ import csv
 import hashlib
 import io
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from enum import StrEnum
 from importlib.metadata import version
-from itertools import pairwise
+from itertools import chain, islice, pairwise
+from typing import Any
 
 from django.conf import settings
 
 from apps.chargeback.focus import COLUMNS, PLACES, VERSION, Bill, Line, Row, Shared, Value
-from apps.chargeback.models import BillingPeriod, LedgerEntry
+from apps.chargeback.ledger import names_of_today
+from apps.chargeback.models import BillingPeriod
+from apps.chargeback.statements import lines_model
 from apps.core.batches import batches
 from apps.core.csv import cell_text
 from apps.core.quantity import plain
@@ -67,6 +72,10 @@ class Export:
     unpriced: int
     tag: str
 
+    @property
+    def provisional(self) -> bool:
+        return self.bill.invoice is None
+
     def pieces(self) -> Iterator[bytes]:
         if self.format is Format.CSV:
             return csv_pieces(self.lines, self.bill)
@@ -75,25 +84,54 @@ class Export:
         return parquet_pieces(self.lines, self.bill, unpriced=self.unpriced)
 
 
+def open_export(period: BillingPeriod, format_: Format) -> Export:
+    """Of an open period, as closed_export."""
+    return _export(period, format_, open_lines(period))
+
+
 def closed_export(period: BillingPeriod, format_: Format) -> Export:
     """Of a closed period; its lines are read when the file is written."""
-    bill = Bill(settings.ORGANISATION, period.starts_at, period.ends_at, period.month)
-    unpriced = LedgerEntry.objects.filter(period=period, amount=None).count()
+    return _export(period, format_, closed_lines(period))
+
+
+def _export(period: BillingPeriod, format_: Format, lines: Iterable[Line]) -> Export:
+    invoice = period.month if period.is_closed else None
+    bill = Bill(settings.ORGANISATION, period.starts_at, period.ends_at, invoice)
+    unpriced = lines_model(period).objects.filter(period=period, amount=None).count()
     written_by = version("pyarrow") if format_ is Format.PARQUET else ""
-    told = [VERSION, LAYOUT, period.month, period.digest, format_, written_by, bill.organisation]
+    state: object = period.digest if period.is_closed else [period.updated_at.isoformat(), names_of_today()]
+    told = [VERSION, LAYOUT, period.month, state, format_, written_by, bill.organisation]
     tag = hashlib.sha256(json.dumps(told).encode()).hexdigest()
-    return Export(format_, bill, closed_lines(period), unpriced, tag)
+    return Export(format_, bill, lines, unpriced, tag)
 
 
 def closed_lines(period: BillingPeriod, fetched: int = FETCHED) -> Iterator[Line]:
     """The priced ones, `fetched` at a time."""
+    return _lines(period, period.names, fetched)
+
+
+def open_lines(period: BillingPeriod, fetched: int = FETCHED) -> Iterator[Line]:
+    """As closed_lines, with the names of today. A close drops an open period's lines: then those of the ledger."""
+    lines = _lines(period, names_of_today(), fetched)
+    begun = list(islice(lines, 1))  # from here on the server keeps the others as they are
+    yield from chain(begun, lines)
+    if not begun:
+        yield from closed_lines(period) if _closed_meanwhile(period) else ()
+
+
+def _lines(period: BillingPeriod, names: Mapping[str, Mapping[Any, str]], fetched: int) -> Iterator[Line]:
     clusters, teams = (
-        {int(key): slug for key, slug in period.names[kind].items()} for kind in ("clusters", "teams")
+        {int(key): slug for key, slug in names[kind].items()} for kind in ("clusters", "teams")
     )
-    found = LedgerEntry.objects.filter(period=period, amount__isnull=False).order_by("sequence")
+    found = lines_model(period).objects.filter(period=period, amount__isnull=False).order_by("sequence")
     rows = found.values_list(*_FIELDS).iterator(chunk_size=fetched)
     for sequence, correction, corrects, cluster_id, team_id, *rest in rows:
         yield Line(sequence, correction, corrects, clusters[cluster_id], teams.get(team_id), *rest)
+
+
+def _closed_meanwhile(period: BillingPeriod) -> bool:
+    period.refresh_from_db()
+    return period.is_closed
 
 
 def csv_pieces(lines: Iterable[Line], bill: Bill) -> Iterator[bytes]:

@@ -82,7 +82,7 @@ def close(period_id: int, *, by: User | None, reason: str, now: datetime) -> Bil
         ProvisionalLine.objects.filter(period=period).delete()
         _sum_up(period, LedgerEntry, missing)
         fill_use(period)
-        period.digest, period.names = digest_of(period), _names_of_today()
+        period.digest, period.names = digest_of(period), names_of_today()
         period.state, period.closed_at, period.closed_by, period.reason = Closed, now, by, reason.strip()
         period.updated_at = now
         period.save()
@@ -102,7 +102,7 @@ def _sum_up(period: BillingPeriod, lines: Lines, missing: Missing) -> None:
     period.totals, period.missing = totals_of(period.by_team), missing.as_json()
 
 
-def _names_of_today() -> dict[str, dict[int, str]]:
+def names_of_today() -> dict[str, dict[int, str]]:
     return {
         "teams": dict(Team.objects.values_list("pk", "slug")),
         "clusters": dict(Cluster.objects.values_list("pk", "slug")),

@@ -353,7 +353,7 @@ ROUTES: dict[str, list[Case]] = {
     ],
     "api:focus": [
         ("/api/v1/focus/?period=2025-01", rest(ALL_TEAMS)),
-        ("/api/v1/focus/?period=2025-02", (401, 404, 404, 404, 404, 409, 409)),
+        ("/api/v1/focus/?period=2025-02", rest(ALL_TEAMS)),
         ("/api/v1/focus/?period=2031-01", (401, 404, 404, 404, 404, 400, 400)),
     ],
     "api:sources": [("/api/v1/sources/", rest(EVERYBODY))],

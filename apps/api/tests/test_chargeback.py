@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
+from django.conf import LazySettings
 from django.test import Client
 
 from apps.accounts.models import Team, User
@@ -113,6 +114,39 @@ def test_before_the_close_the_same_is_told_provisionally(finance: Client) -> Non
     first = closed[0]["sequence"] - 1
     assert [line | {"sequence": line["sequence"] + first} for line in lines] == closed
     assert not ProvisionalLine.objects.filter(period__month="2026-03").exists()
+
+
+def test_a_period_tells_what_the_billing_period_of_focus_does(
+    finance: Client, settings: LazySettings
+) -> None:
+    settings.ORGANISATION = "Example Labs"
+    march = next(one for one in keep_periods(LATER) if one.month == "2026-03")
+    provide(march.pk, now=LATER + timedelta(hours=1))
+    expected = {
+        "starts_at": "2026-02-28T23:00:00Z",
+        "ends_at": "2026-03-31T22:00:00Z",
+        "state": "open",
+        "invoice_issuer_name": "Example Labs",
+        "created_at": "2026-04-02T22:00:00Z",
+        "updated_at": "2026-04-02T23:00:00Z",
+    }
+    (told,) = (one for one in body(finance, "billing-periods/")["results"] if one["month"] == "2026-03")
+    assert {name: told[name] for name in expected} == expected
+    close_until_march()
+    told = body(finance, "billing-periods/2026-03/")["result"]
+    assert {name: told[name] for name in expected} == expected | {
+        "state": "closed",
+        "updated_at": "2026-04-02T22:00:00Z",
+    }
+
+
+def test_another_issuer_is_another_etag(finance: Client, settings: LazySettings) -> None:
+    close_until_march()
+    etag = ask(finance, "billing-periods/2026-03/").headers["ETag"]
+    settings.ORGANISATION = "Example Labs, renamed"
+    again = ask(finance, "billing-periods/2026-03/", If_None_Match=etag)
+    assert again.status_code == 200
+    assert again.json()["result"]["invoice_issuer_name"] == "Example Labs, renamed"
 
 
 @pytest.mark.parametrize("size", [7, 10_000])

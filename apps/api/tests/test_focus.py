@@ -1,11 +1,12 @@
-"""The FOCUS file of a closed month over REST: who gets it, what it says about itself, and when it need not be sent."""
+"""The FOCUS file of a month over REST: who gets it, what it says about itself, and when it need not be sent."""
 
 from __future__ import annotations
 
 import csv
 import io
+from datetime import timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow.parquet as pq
 import pytest
@@ -13,8 +14,11 @@ from django.test import Client
 
 from apps.accounts.models import User
 from apps.api.tests.test_problems import assert_problem, faults
+from apps.chargeback.focus import COLUMNS
+from apps.chargeback.ledger import provide
 from apps.chargeback.models import BillingPeriod
-from apps.chargeback.tests.test_ledger import close_until_march, filled
+from apps.chargeback.tests.test_ledger import LATER, close_until_march, filled
+from apps.chargeback.tests.test_ledger import march as march_of_the_test
 
 URL = "/api/v1/focus/?period=2026-03"
 
@@ -68,12 +72,53 @@ def test_who_has_the_file_gets_no_second_one(march: BillingPeriod) -> None:
     assert other.headers["ETag"] != etag
 
 
-def test_an_open_month_is_a_conflict_and_is_not_kept(march: BillingPeriod) -> None:
-    response = client_of("finance").get("/api/v1/focus/?period=2026-04")
-    assert_problem(response, 409, "not-closed")
-    assert "2026-04" in response.json()["detail"]
+@pytest.mark.parametrize("format_", ["csv", "parquet"])
+def test_an_open_month_is_provisional_until_it_is_closed(
+    db: None, settings: object, format_: Literal["csv", "parquet"]
+) -> None:
+    filled(settings)
+    client, url = client_of("finance"), f"{URL}&format={format_}"
+    provide(march_of_the_test().pk, now=LATER)
+    response = client.get(url)
+    assert response.status_code == 200
+    assert response.headers["X-Provisional"] == "true"
+    assert response.headers["X-Unpriced-Lines"] == "10"
     assert response.headers["Cache-Control"] == "private, no-cache"
-    assert not response.has_header("ETag")
+    name = f"focus-1.2-2026-03-provisional.{format_}"
+    assert response.headers["Content-Disposition"] == f'attachment; filename="{name}"'
+    etag = response.headers["ETag"]
+    assert etag.startswith('W/"')
+    provisional = rows_of(body(response), format_)
+    assert {row["InvoiceId"] for row in provisional} <= {None, ""}
+    again = client.get(url, headers={"If-None-Match": etag})
+    assert (again.status_code, again.headers["X-Provisional"]) == (304, "true")
+    provide(march_of_the_test().pk, now=LATER + timedelta(hours=1))
+    assert client.get(url, headers={"If-None-Match": etag}).status_code == 200
+
+    close_until_march()
+    closed = client.get(url)
+    assert not closed.has_header("X-Provisional")
+    assert closed.headers["ETag"].startswith('"')
+    billed = rows_of(body(closed), format_)
+    assert {row["InvoiceId"] for row in billed} == {"2026-03"}
+    assert [without_bill(row) for row in provisional] == [without_bill(row) for row in billed]
+
+
+def rows_of(data: bytes, format_: Literal["csv", "parquet"]) -> list[dict[str, Any]]:
+    if format_ == "csv":
+        return list(csv.DictReader(io.StringIO(data.decode(), newline="")))
+    return pq.read_table(io.BytesIO(data)).to_pylist()  # type: ignore[no-any-return]
+
+
+def without_bill(row: dict[str, Any]) -> dict[str, Any]:
+    """Without what only a billed line has: the numbers of an open month's lines begin at 1."""
+    return {name: value for name, value in row.items() if name not in ("InvoiceId", "x_Sequence")}
+
+
+def test_a_month_without_lines_yet_is_the_columns_alone(march: BillingPeriod) -> None:
+    response = client_of("finance").get("/api/v1/focus/?period=2026-04")
+    assert response.headers["X-Provisional"] == "true"
+    assert body(response).decode().splitlines() == [",".join(COLUMNS)]
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,13 @@ import pytest
 import yaml
 from django.conf import settings
 from django.core.management import call_command
+from django.test import Client
 from drf_spectacular.drainage import GENERATOR_STATS
 from drf_spectacular.validation import validate_schema
 
 from apps.api.openapi import document, document_yaml
 from apps.api.tests.test_reads import LISTS
-from apps.api.tests.world import World, change_requests
+from apps.api.tests.world import OPEN_MONTH, World, change_requests
 from apps.api.urls import urlpatterns
 
 CHANGE = "/api/v1/quota-changes/{id}/"
@@ -26,7 +27,7 @@ METHODS = {
     f"{CHANGE}{{deed}}/": {"post"},
 }
 BEYOND_200 = {
-    ("/api/v1/focus/", "get"): {"200", "304", "409"},
+    ("/api/v1/focus/", "get"): {"200", "304"},
     ("/api/v1/billing-periods/{month}/close/", "post"): {"200", "403", "409"},
     ("/api/v1/quota-changes/", "post"): {"201", "403", "422"},
     (CHANGE, "put"): {"200", "403", "409", "422", "428"},
@@ -141,6 +142,23 @@ def test_change_requests_answer_what_the_document_promises(world: World, schema:
         assert response.status_code == status, response.content
         media = "application/json" if status < 300 else "application/problem+json"
         check(schema, f"{CHANGE}{{deed}}/" if deed else CHANGE, response, media=media, method=method)
+
+
+@pytest.mark.parametrize(
+    ("path", "method"),
+    [(path, method) for path, methods in METHODS.items() for method in sorted(methods - {"get"})],
+)
+def test_a_write_without_its_csrf_token_is_refused_as_the_document_promises(
+    world: World, schema: dict[str, Any], path: str, method: str
+) -> None:
+    """The view is not reached: what is told is no refusal of its own, with a code."""
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(world.users["admin"])
+    address = path.format(id=change_requests(world)["red"].pk, month=OPEN_MONTH, deed="submit")
+    response = getattr(client, method)(address, {}, content_type="application/json")
+    assert response.status_code == 403
+    assert "code" not in response.json()
+    check(schema, path, response, media="application/problem+json", method=method)
 
 
 @pytest.mark.parametrize(("path", "status"), [("teams/?x=1", 400), ("teams/none/", 404)])

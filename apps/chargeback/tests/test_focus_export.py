@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 
 from apps.accounts.models import Team
 from apps.chargeback.focus import COLUMNS, Kind, Line
-from apps.chargeback.focus_export import Format, closed_export, closed_lines, csv_pieces
+from apps.chargeback.focus_export import Format, closed_export, closed_lines, csv_pieces, open_export
 from apps.chargeback.focus_parquet import parquet_pieces
+from apps.chargeback.ledger import provide
 from apps.chargeback.models import BillingPeriod, LedgerEntry
 from apps.chargeback.tests import test_ledger
 from apps.chargeback.tests.test_focus import BILL, LINE, lines
@@ -153,6 +154,17 @@ def test_a_closed_month_keeps_its_bytes_when_facts_come_late(month: Cluster) -> 
     assert {
         format_: (written(period, format_), closed_export(period, format_).tag) for format_ in Format
     } == before
+
+
+def test_a_month_that_is_closed_meanwhile_has_the_lines_of_the_ledger(month: Cluster) -> None:
+    """The export was begun while it was open; its lines are in the ledger by the time that they are read."""
+    period = provide(test_ledger.march().pk, now=LATER)
+    export = open_export(period, Format.CSV)
+    assert export.provisional
+    closed = close_until_march()
+    rows, billed = from_csv(b"".join(export.pieces())), from_csv(written(closed, Format.CSV))
+    assert rows == [row | {"InvoiceId": ""} for row in billed]
+    assert {row["InvoiceId"] for row in billed} == {"2026-03"}
 
 
 def late_facts(month: Cluster) -> None:
