@@ -6,6 +6,7 @@ those of the stretch that was shared out."""
 from __future__ import annotations
 
 from apps.usage.allocation_sql import COUNTED
+from apps.usage.supply import idle_held
 
 _KIND = ("cluster_id", "resource", "model", "sharing_mode", "profile", "weight_over", "weight_under")
 KIND = ", ".join(_KIND)
@@ -31,7 +32,7 @@ CREATE TEMPORARY TABLE IF NOT EXISTS idle_shares (
 # and not bound, the team that has it pays already.
 _IDLE = f"""
 idle AS (
-  SELECT {KIND}, sum(idle - least(idle, greatest(0, paid - pods))) AS units
+  SELECT {KIND}, sum(idle - {idle_held("idle", "paid", "pods")}) AS units
   FROM (
     SELECT {KIND}, starts_at, sum(idle) AS idle, sum(pods) AS pods,
       greatest(CASE WHEN 'reserved' = ANY(%(paid)s) THEN sum(reserved) ELSE 0 END,
@@ -47,7 +48,7 @@ idle AS (
     ) both_sides
     GROUP BY {KIND}, starts_at
   ) hours
-  GROUP BY {KIND} HAVING sum(idle - least(idle, greatest(0, paid - pods))) > 0)
+  GROUP BY {KIND} HAVING sum(idle - {idle_held("idle", "paid", "pods")}) > 0)
 """  # noqa: S608  constants
 _HELD = f"""
   FROM usage_allocationhour

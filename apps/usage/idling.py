@@ -25,7 +25,7 @@ from apps.fleet.selectors import UNBOUND
 from apps.usage.allocation import Unit
 from apps.usage.allocation_sql import COUNTED
 from apps.usage.kinds import unit_of
-from apps.usage.use import Use, use
+from apps.usage.use import Use, held_idle, use
 
 ZERO = Decimal(0)
 _KEY = "cluster_id, team_id, kind, queue, resource, model, sharing_mode, profile, weight_over, weight_under"
@@ -86,7 +86,7 @@ class Idling:
     @property
     def held_idle(self) -> Decimal | None:
         """Held, measured and not busy."""
-        return None if self.busy is None else self.measured - self.busy
+        return held_idle(self.measured, self.busy)
 
     @property
     def efficiency(self) -> Decimal | None:

@@ -21,6 +21,12 @@ from apps.usage.allocation import Unit
 from apps.usage.allocation_sql import COUNTED
 from apps.usage.kinds import unit_of
 
+
+def idle_held(idle: str, held: str, pods: str) -> str:
+    """SQL of the part of an hour's idle units that somebody had all the same: held by quota, and no pod had them."""
+    return f"least({idle}, greatest(0, {held} - {pods}))"
+
+
 _KIND = "cluster_id, resource, model, sharing_mode, profile, weight_over, weight_under"
 # One row per kind of unit and hour: what SupplyHour says of it, and what AllocationHour does.
 _HOURS = f"""
@@ -48,7 +54,7 @@ hours AS (
 _SUMS = f"""
 WITH {_HOURS}
 SELECT {_KIND}, sum(owned), sum(unowned), sum(reserved),
-  sum(least(idle, greatest(0, reserved - owned - unowned)))
+  sum({idle_held("idle", "reserved", "(owned + unowned)")})
 FROM hours GROUP BY {_KIND} ORDER BY {_KIND}
 """  # noqa: S608
 _BUCKETS = f"""
