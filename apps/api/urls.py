@@ -17,6 +17,7 @@ from apps.api.fallback import FallbackView
 from apps.api.findings import FindingsView
 from apps.api.focus import FocusView
 from apps.api.gpu_weights import GpuWeightsView
+from apps.api.held_work import HeldWorkView
 from apps.api.idle import IdleView, SupplyView
 from apps.api.loans import LoansView
 from apps.api.nodes import NodesView, NodeView
@@ -94,6 +95,7 @@ urlpatterns = [
     path("v1/supply/", SupplyView.as_view(), name="supply"),
     path("v1/idle/", IdleView.as_view(), name="idle"),
     path("v1/usage/", UsageView.as_view(), name="usage"),
+    path("v1/usage/work/", HeldWorkView.as_view(), name="usage-work"),
     path("v1/usage/hours/", UsageHoursView.as_view(), name="usage-hours"),
     path("v1/findings/", FindingsView.as_view(), name="findings"),
     path("v1/rates/", RatesView.as_view(), name="rates"),

@@ -190,4 +190,4 @@ def statement_lines(
 ) -> QuerySet[LedgerEntry] | QuerySet[ProvisionalLine]:
     """The single lines behind one team's statement, in their order."""
     rows = lines_model(period)._default_manager.filter(period=period, team=team)
-    return rows.select_related("cluster").order_by("sequence")
+    return rows.select_related("cluster", "team").order_by("sequence")

@@ -16,7 +16,7 @@ from apps.chargeback.overview import BASIS_LABELS, ChargeLine, ModelCost, TeamCo
 from apps.chargeback.statements import StatementLine
 from apps.console.links import address
 from apps.console.use_tables import SECONDS_PER_HOUR, unit_words
-from apps.core.formats import listed, money_text, number_text, quantities_text
+from apps.core.formats import listed, money_text, number_text, quantities_text, time_text
 from apps.core.quantity import plain
 from apps.core.tables import LinkColumn, NumberColumn, PortalTable, TextColumn, TimeColumn
 from apps.fleet.selectors import UNBOUND
@@ -269,6 +269,21 @@ class LinesTable(PortalTable):
 
     class Meta(PortalTable.Meta):
         empty_text = _("There is no such line.")
+
+    def render_starts_at(self, record: ChargeLine) -> SafeString:
+        """To the work that held it, as far as single observations are kept."""
+        at, text = record.starts_at, time_text(record.starts_at)
+        if record.basis not in ("reserved", "pod"):
+            return format_html('<time datetime="{}">{}</time>', at.isoformat(), text)
+        url = address(
+            "held_work",
+            cluster=record.cluster.slug,
+            team=record.team.slug if record.team else UNBOUND,
+            queue=record.queue,
+            basis=record.basis,
+            **{"from": f"{at:%Y-%m-%dT%H:%M:%SZ}", "to": f"{record.ends_at:%Y-%m-%dT%H:%M:%SZ}"},
+        )
+        return format_html('<a href="{}"><time datetime="{}">{}</time></a>', url, at.isoformat(), text)
 
     def render_unit_seconds(self, record: ChargeLine) -> str:
         return number_text(record.unit_seconds / SECONDS_PER_HOUR, places=3)

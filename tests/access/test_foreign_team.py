@@ -167,6 +167,11 @@ FOREIGN: dict[str, list[Case]] = {
         (NOTHING, "/admissions/wait-times/?queue={team}-cq"),
         (NOTHING, "/admissions/wait-times/?format=csv&queue={team}-cq"),
     ],
+    "console:held_work": [
+        (GONE, "/chargeback/work/?cluster=east&team={team}"),
+        (NOTHING, "/chargeback/work/?cluster=east&queue={team}-cq"),
+        (NOTHING, "/chargeback/work/?cluster=east&format=csv&queue={team}-cq"),
+    ],
     "console:idle": [
         (GONE, "/chargeback/idle/?team={team}"),
         (NOTHING, "/chargeback/idle/?queue={team}-cq"),

@@ -161,6 +161,12 @@ ROUTES: dict[str, list[Case]] = {
         ("/admissions/unknown/?format=csv", ADMIN),
         ("/admissions/unknown/?cluster=none", NOTHING),
     ],
+    "console:held_work": [
+        ("/chargeback/work/?cluster=east", EVERYBODY),
+        ("/chargeback/work/?format=csv", EVERYBODY),
+        ("/chargeback/work/?cluster=east&team=blue", BLUE),
+        ("/chargeback/work/?cluster=none", NOTHING),
+    ],
     "console:idle": [
         ("/chargeback/idle/", EVERYBODY),
         ("/chargeback/idle/?format=csv&table=supply", EVERYBODY),
@@ -326,6 +332,11 @@ ROUTES: dict[str, list[Case]] = {
         ("/api/v1/usage/?group_by=team,queue&step=hour&format=csv", rest(EVERYBODY)),
         ("/api/v1/usage/?window=90d&step=month", rest(EVERYBODY)),
     ],
+    "api:usage-work": [
+        ("/api/v1/usage/work/?cluster=east", rest(EVERYBODY)),
+        ("/api/v1/usage/work/", (401, *[400] * 6)),
+        ("/api/v1/usage/work/?cluster=east&team=blue", (401, 400, 400, 400, 200, 200, 200)),
+    ],
     "api:usage-hours": [("/api/v1/usage/hours/?cluster=east", rest(EVERYBODY))],
     "api:findings": [("/api/v1/findings/", rest(EVERYBODY))],
     "api:rates": [("/api/v1/rates/", rest(EVERYBODY))],
@@ -400,7 +411,7 @@ def test_each_role_gets_what_it_may(world: World, name: str, path: str, expected
 # Of the addresses of REST those that a token of scope finance:read reads; to it all others are 403.
 FINANCE = frozenset(
     {
-        "api:schema", "api:rates", "api:charges", "api:usage", "api:usage-hours", "api:billing-periods",
+        "api:schema", "api:rates", "api:charges", "api:usage", "api:usage-hours", "api:usage-work", "api:billing-periods",
         "api:supply", "api:idle",
         "api:billing-period", "api:billing-period-close", "api:statements", "api:statement", "api:budgets", "api:focus",
     }

@@ -52,6 +52,7 @@ PAGES = {
     "chargeback": "/chargeback/",
     "statement": "/chargeback/{month}/foundation-models/",
     "charges": "/chargeback/{month}/foundation-models/charges/",
+    "held-work": "/chargeback/work/?cluster=demo",
     "idle": "/chargeback/idle/?window=24h",
     "workload": "/workloads/{workload}/",
     "sources": "/sources/",

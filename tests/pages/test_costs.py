@@ -87,6 +87,9 @@ def test_the_hours_behind_a_statement_are_there_one_by_one(world: World) -> None
     assert "red-cq" in text(
         world.client("red_lead"), f"/chargeback/{CLOSED_MONTH}/red/charges/?model={MODEL}"
     )
+    hours = text(world.client("red_lead"), f"/chargeback/{CLOSED_MONTH}/red/charges/")
+    behind = "/chargeback/work/?cluster=east&amp;team=red&amp;queue=red-cq&amp;basis=reserved"
+    assert f'{behind}&amp;from=2025-01-01T00%3A00%3A00Z&amp;to=2025-01-01T01%3A00%3A00Z"' in hours
     assert "There is no such line." in text(
         world.client("red_lead"), f"/chargeback/{CLOSED_MONTH}/red/charges/?model=nothing"
     )
@@ -225,7 +228,6 @@ def test_a_statement_says_how_busy_what_was_held_was_and_what_nobody_saw(world: 
     ]  # fmt: skip
     body = text(client, f"/chargeback/{OPEN_MONTH}/red/")
     assert "25 %" in body
-    assert "not measured" in body
     assert "In 0.5 × GPU unit-hours the portal could not look" in body
     assert "0.3 × GPU unit-hours were seen by nobody" in body
     assert "utilisation of 1.5 device-hours beside 1.5 unit-hours of pods" in body

@@ -40,6 +40,7 @@ PAGES = {
     "chargeback": "/chargeback/",
     "statement": "/chargeback/2025-01/red/",
     "charges": "/chargeback/2025-01/red/charges/",
+    "held_work": "/chargeback/work/?cluster=east",
     "idle": "/chargeback/idle/",
     "workload": "/workloads/uid-red-waits/",
     "changes": "/changes/",

@@ -96,6 +96,7 @@ def test_what_a_what_if_takes_and_answers_is_described(world: World, schema: dic
     [
         *(f"{route}/" for route in LISTS),
         *("usage/hours/?cluster=east", "idle/?from=2025-01-01&to=2025-01-02", "supply/"),
+        "usage/work/?cluster=east",
     ],
 )
 def test_a_list_answers_what_the_document_promises(world: World, schema: dict[str, Any], path: str) -> None:
