@@ -23,8 +23,9 @@ from apps.fleet.models import Cluster
 from apps.fleet.selectors import ownership_pieces
 from apps.usage import allocation_sql as sql
 from apps.usage.accounted import is_held
-from apps.usage.allocation import Basis, Group, Limit, Owned, Place, Spell, Surroundings
+from apps.usage.allocation import Basis, Group, Owned, Place, Spell, Surroundings
 from apps.usage.commitments import KIND_OF_WORK, Promised, commitments
+from apps.usage.limits import Limit
 from apps.usage.remembering import cost_centres, standings, units_at, unseen
 from apps.usage.services import HOLDING_STATES
 

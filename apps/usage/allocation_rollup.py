@@ -25,7 +25,7 @@ from apps.observations.models import ClusterObject
 from apps.quotas.models import QuotaPoint
 from apps.usage import allocation_sql as sql
 from apps.usage.admission_rollup import chunks, first_observed
-from apps.usage.allocation import Beyond, Group, Limit, Member, beyond
+from apps.usage.allocation import Group
 from apps.usage.allocation_days import add_days
 from apps.usage.allocation_loading import fill_held
 from apps.usage.allocation_params import gap_params, limit_params, owner_params, slots, unit_params
@@ -33,6 +33,7 @@ from apps.usage.changed import note_changed
 from apps.usage.claims_noting import note_claims
 from apps.usage.commitments import KIND_OF_WORK
 from apps.usage.late import late_from, newest_told, taken_back
+from apps.usage.limits import Beyond, Limit, Member, beyond
 from apps.usage.models import ALLOCATION, AllocationHour, Watermark
 from apps.usage.remembering import LONGEST_INTERVALS, SOURCE_OF_SUPPLY, SOURCES, note_present
 from apps.usage.services import REDO_AT_MOST, observed_until

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
 
-from apps.usage.allocation import Basis, Limit, Place, Spell
+from apps.usage.allocation import Basis, Place, Spell
+from apps.usage.limits import Limit
 
 KIND_OF_WORK: Mapping[str, str] = {"ClusterQueue": "Workload", "VolcanoQueue": "PodGroup"}
 """What work of a queue of this kind is: the same pulls tell of both."""

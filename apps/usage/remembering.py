@@ -24,8 +24,9 @@ from apps.quotas.history import walk
 from apps.quotas.rows import QueueNode
 from apps.quotas.selectors import queue_forest
 from apps.usage.accounted import is_held
-from apps.usage.allocation import Basis, Group, Limit, Stretch, Unit, gaps_between
+from apps.usage.allocation import Basis, Group, Stretch, Unit, gaps_between
 from apps.usage.commitments import KIND_OF_WORK, Standing
+from apps.usage.limits import Limit
 from apps.usage.models import CostCentreSeen, PromiseSeen, SupplySeen, UnitSeen, UnseenStretch
 
 SOURCES: Mapping[str, str] = {"Workload": Source.KUEUE, "PodGroup": Source.VOLCANO, "Pod": Source.PODS}

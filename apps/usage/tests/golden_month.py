@@ -12,7 +12,8 @@ from typing import Any
 
 import yaml
 
-from apps.usage.allocation import Basis, Limit, Owned, Place, Spell, Stretch, Surroundings, Unit
+from apps.usage.allocation import Basis, Owned, Place, Spell, Stretch, Surroundings, Unit
+from apps.usage.limits import Limit
 
 FILE = Path(__file__).parents[3] / "tests" / "data" / "chargeback" / "golden_month.yaml"
 CLUSTER = 1

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from apps.usage.allocation import (
     Basis,
     Interval,
-    Limit,
     Owned,
     Place,
     Seen,
@@ -26,6 +25,7 @@ from apps.usage.allocation import (
     gaps_between,
     intervals,
 )
+from apps.usage.limits import Limit
 from apps.usage.tests import golden_month
 
 T0 = datetime(2026, 3, 1, tzinfo=UTC)

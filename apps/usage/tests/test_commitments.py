@@ -13,9 +13,9 @@ from apps.admissions.tests.builders import bind, hours, make_cluster, make_objec
 from apps.fleet.models import Cluster
 from apps.observations.models import Outcome, Presence, Source, SourceState
 from apps.quotas.models import QuotaPoint
-from apps.usage.allocation import Limit
 from apps.usage.allocation_rollup import rollup_allocation
 from apps.usage.commitments import Promised, Standing, commitments
+from apps.usage.limits import Limit
 from apps.usage.models import AllocationHour, PromiseSeen, UnitSeen, UnseenStretch
 
 D, GPU = Decimal, "nvidia.com/gpu"
