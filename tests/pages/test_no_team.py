@@ -7,7 +7,7 @@ import pytest
 from apps.accounts.models import Team, User
 from apps.api.tests.world import World, make_world
 from apps.fleet.models import TeamBinding
-from apps.usage.models import UsageHour
+from apps.usage.models import AllocationDay, AllocationHour, UsageHour
 
 from .test_pages import text
 
@@ -18,7 +18,8 @@ NOT_YOURS = "You belong to no team yet. A platform admin can add you to one."
 @pytest.fixture
 def without_teams(db: None) -> World:
     world = make_world(charged=False)
-    UsageHour.objects.all().delete()
+    for held in (UsageHour, AllocationHour, AllocationDay):
+        held.objects.all().delete()
     TeamBinding.objects.all().delete()
     Team.objects.all().delete()
     return world
