@@ -26,8 +26,8 @@ from apps.observations.models import (
 )
 from apps.quotas.history import SOURCE_KIND, quota_series
 from apps.quotas.models import QuotaPoint
+from apps.usage.feed import finished_hours, finished_until
 from apps.usage.fleet import fleet_capacity_series
-from apps.usage.models import UsageHour
 from simcluster.testing import Running, running
 from worker.collectors import history
 from worker.collectors.run import collect_source
@@ -134,7 +134,7 @@ def test_import_ends_where_a_live_pull_goes_on(demo: Cluster, sim: Running) -> N
     assert Pod.objects.filter(**LIVE).count() == sim.store.count("Pod")
     assert StateSpan.objects.filter(ended_at=None).count() == Workload.objects.filter(**LIVE).count()
     days = Window(timezone.now() - timedelta(days=2), timezone.now())
-    assert UsageHour.objects.filter(hour__gte=days.start).exists()
+    assert finished_hours(cluster=demo, until=finished_until(cluster=demo), team_ids=None).exists()
     kinds = set(QuotaPoint.objects.values_list("kind", flat=True))
     assert kinds == {"ClusterQueue", "Cohort", "VolcanoQueue", SOURCE_KIND}
     week = quota_series(
