@@ -21,14 +21,16 @@ from typing import TYPE_CHECKING
 import psycopg
 import requests
 
+from bench._month import BEGIN
 from bench._page import seconds
 from bench._report import Result
+from gpuportal.launcher.redis_server import free_port
 
 if TYPE_CHECKING:
     from bench.chargeback import Month
 
 ROOT = Path(__file__).resolve().parent.parent
-MONTH = "2026-11"
+MONTH = f"{BEGIN:%Y-%m}"
 PAGE = 10_000
 BLOCK = 1 << 20
 WAIT_SECONDS = 60
@@ -117,7 +119,7 @@ def serving(url: str) -> Iterator[Site]:
             [sys.executable, "manage.py", "shell", "--no-imports", "-c", READER],
             cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=True,
         ).stdout.split()[-1]  # fmt: skip
-        port = _free_port()
+        port = free_port()
         command = [sys.executable, "-m", "gunicorn", "gpuportal.wsgi", "--bind", f"127.0.0.1:{port}"]
         web = subprocess.Popen(
             [*command, *HOW],
@@ -130,12 +132,6 @@ def serving(url: str) -> Iterator[Site]:
         finally:
             web.terminate()
             web.wait(WAIT_SECONDS)
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 def _wait(port: int) -> None:

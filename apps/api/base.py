@@ -24,7 +24,7 @@ from rest_framework.views import APIView
 
 from apps.accounts.models import User
 from apps.accounts.selectors import visible_team_ids
-from apps.api.fields import Instant, Text
+from apps.api.fields import Instant, Text, instant_or_none
 from apps.api.pagination import Key, Page, PageForm, next_link
 from apps.api.problems import BadRequest, Fault, form_faults
 from apps.fleet.models import Cluster
@@ -118,7 +118,7 @@ class ReadView(GuardedView):
         """`found`: the age of what is told, where it is not that of `needs`."""
         found = found or reading.freshness
         return {
-            "as_of": Instant().to_representation(found.observed_at) if found.observed_at else None,
+            "as_of": instant_or_none(found.observed_at),
             "state": found.state.value,
             "state_label": found.state_label,
             "sources": source_states(found.statuses),

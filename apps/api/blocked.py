@@ -12,7 +12,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from apps.api.base import WORK, ListView, Reading
-from apps.api.fields import DecimalText, Instant, Text
+from apps.api.fields import DecimalText, Instant, Text, instant_or_none
 from apps.api.pagination import Key, Page, page_of_rows
 from apps.api.schema import documented
 from apps.api.usage import WindowSerializer, window_of
@@ -35,7 +35,7 @@ def rolled_fields(reading: Reading) -> dict[str, Any]:
     until = rolled_up(reading.form.criteria).until
     return {
         "window": window_of(steps_of(reading.form.time_window).covered),
-        "rolled_up_until": Instant().to_representation(until) if until else None,
+        "rolled_up_until": instant_or_none(until),
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -36,6 +36,11 @@ class Instant(serializers.DateTimeField):
     def __init__(self, **kwargs: Any) -> None:
         kwargs.setdefault("read_only", True)
         super().__init__(default_timezone=UTC, **kwargs)
+
+
+def instant_or_none(at: datetime | None) -> str | None:
+    found: str | None = None if at is None else Instant().to_representation(at)
+    return found
 
 
 class Text(serializers.CharField):

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from rest_framework import serializers
 
 from apps.api.base import WORK, ListView, Reading
-from apps.api.fields import Amounts, DecimalText, Instant, Text
+from apps.api.fields import Amounts, DecimalText, Instant, Text, instant_or_none
 from apps.api.kinds import KindSerializer
 from apps.api.pagination import Key, Page, page_of_rows
 from apps.api.schema import documented
 from apps.api.usage import WindowSerializer, window_of
 from apps.core.windows import Bucket
-from apps.fleet.models import Cluster
 from apps.observations.models import Source
 from apps.usage.idle_filters import IdleForm, SupplyForm
 from apps.usage.idling import Idling, idling, key_of
@@ -32,10 +29,9 @@ HOURS_FIELDS: Mapping[str, Any] = {
 
 def hours_fields(reading: Reading) -> dict[str, Any]:
     """Which whole hours are read, and up to where they are computed for all of the clusters."""
-    until = computed_until(reading.clusters)
     return {
         "window": window_of(reading.form.time_window.aligned(Bucket.HOUR)),
-        "computed_until": Instant().to_representation(until) if until else None,
+        "computed_until": instant_or_none(computed_until(reading.clusters)),
     }
 
 
@@ -43,46 +39,27 @@ class SupplySerializer(KindSerializer):
     """Unit-seconds of one kind on one cluster. `physical` = `allocatable` + `out_of_use` (by bucket) + `unobserved`, and
     `allocatable` = `held` + `idle`. Of `idle` quota was reserved on `idle_reserved` while no pod had it; the rest was free."""
 
-    cluster = Text(source="cluster_slug")
-    physical = DecimalText(source="of.physical")
-    allocatable = DecimalText(source="of.allocatable")
-    held = DecimalText(source="of.held")
-    idle = DecimalText(source="of.idle")
-    idle_reserved = DecimalText(source="of.idle_reserved")
-    idle_free = DecimalText(source="of.idle_free")
-    out_of_use = Amounts(source="of.out_of_use", help_text="{bucket: unit-seconds}")
-    unobserved = DecimalText(source="of.unobserved")
-    held_out_of_use = DecimalText(
-        source="of.held_out_of_use", help_text="By pods, on units that cannot be allocated."
-    )
-    held_unobserved = DecimalText(source="of.held_unobserved")
-    reserved = DecimalText(source="of.reserved")
-    attributed = DecimalText(source="of.attributed", help_text="Held by pods of teams.")
-    unattributed = DecimalText(source="of.unattributed", help_text="Held by pods of no team.")
+    cluster = serializers.SerializerMethodField()
+    physical = DecimalText()
+    allocatable = DecimalText()
+    held = DecimalText()
+    idle = DecimalText()
+    idle_reserved = DecimalText()
+    idle_free = DecimalText()
+    out_of_use = Amounts(help_text="{bucket: unit-seconds}")
+    unobserved = DecimalText()
+    held_out_of_use = DecimalText(help_text="By pods, on units that cannot be allocated.")
+    held_unobserved = DecimalText()
+    reserved = DecimalText()
+    attributed = DecimalText(help_text="Held by pods of teams.")
+    unattributed = DecimalText(help_text="Held by pods of no team.")
+
+    def get_cluster(self, row: Supply) -> str:
+        return slugs_of(self.context["reading"])[row.cluster_id]
 
 
-@dataclass(frozen=True, slots=True)
-class SupplyRow:
-    """A kind of unit on a cluster."""
-
-    cluster_slug: str
-    of: Supply
-
-    @property
-    def resource(self) -> str:
-        return self.of.resource
-
-    @property
-    def unit(self) -> Any:
-        return self.of.unit
-
-
-def supply_key(row: SupplyRow) -> Key:
-    unit = row.unit
-    return (
-        *(row.cluster_slug, row.resource, unit.model, unit.sharing_mode, unit.profile),
-        str(unit.equivalents or ""),
-    )
+def slugs_of(reading: Reading) -> dict[int, str]:
+    return {cluster.pk: cluster.slug for cluster in reading.clusters}
 
 
 @documented(operation="supply", summary="What there was of each kind of unit, and what of it was idle")
@@ -94,19 +71,21 @@ class SupplyView(ListView):
     key_shape = (str,) * 6
     extra_fields = HOURS_FIELDS
 
-    def page(self, reading: Reading, *, after: Key | None, size: int) -> Page[SupplyRow]:
-        hours = reading.form.time_window.aligned(Bucket.HOUR)
-        rows = supply_rows(reading.clusters, hours.start, hours.end)
-        return page_of_rows(rows, key=supply_key, after=after, size=size)
+    def page(self, reading: Reading, *, after: Key | None, size: int) -> Page[Supply]:
+        hours, slugs = reading.form.time_window.aligned(Bucket.HOUR), slugs_of(reading)
+
+        def key(row: Supply) -> Key:
+            unit = row.unit
+            return (
+                *(slugs[row.cluster_id], row.resource, unit.model, unit.sharing_mode, unit.profile),
+                str(unit.equivalents or ""),
+            )
+
+        rows = supply(start=hours.start, end=hours.end, clusters=list(slugs))
+        return page_of_rows(rows, key=key, after=after, size=size)
 
     def totals(self, reading: Reading) -> Mapping[str, Any]:
         return hours_fields(reading)
-
-
-def supply_rows(clusters: Any, start: datetime, end: datetime) -> list[SupplyRow]:
-    named: dict[int, Cluster] = {cluster.pk: cluster for cluster in clusters}
-    found = supply(start=start, end=end, clusters=list(named))
-    return [SupplyRow(named[one.cluster_id].slug, one) for one in found]
 
 
 class IdlingSerializer(KindSerializer):

@@ -9,7 +9,6 @@ is null, never 0. As `format=csv` all rows in one file. Finished hours one by on
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 from django import forms
@@ -21,7 +20,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 
 from apps.api.base import ListView, Reading
-from apps.api.fields import DecimalText, Instant, Text
+from apps.api.fields import DecimalText, Instant, Text, instant_or_none
 from apps.api.pagination import NO_CURSOR, Key, Page, PageForm, page_of_ids
 from apps.api.problems import BadRequest, Fault
 from apps.api.schema import documented
@@ -225,11 +224,6 @@ def rows_of(question: Question, *, after: Place | None = None, most: int = MOST_
 def note(measure: str, keys: list[str]) -> dict[str, Any]:
     text = _("%(measure)s is not told by: %(keys)s.") % {"measure": measure, "keys": ", ".join(keys)}
     return {"measure": measure, "keys": keys, "detail": text}
-
-
-def instant_or_none(at: datetime | None) -> str | None:
-    found: str | None = Instant().to_representation(at.astimezone(UTC)) if at else None
-    return found
 
 
 class FeedForm(ClusterForm):

@@ -17,7 +17,7 @@ from apps.accounts.models import User
 from apps.changes.acting import PORTAL
 from apps.changes.models import ChangeRequest, Notice, objects_of
 from apps.changes.notice_words import body_of, subject_of
-from apps.core.outgoing import ways
+from apps.core.outgoing import copies
 from apps.core.sending import Kind
 
 KIND = Kind(Notice, subject_of, body_of)
@@ -40,19 +40,7 @@ def write(event: str, request: ChangeRequest, *, actor: User | None, reason: str
     payload = payload_of(event, request, actor=actor, reason=reason, now=now)
     people = addresses(event, request, actor) if settings.EMAIL_ENABLED and event in TOLD else []
     Notice.objects.bulk_create(
-        [
-            Notice(
-                request=request,
-                channel=channel,
-                target=target,
-                event_id=payload["id"],
-                payload=payload,
-                created_at=now,
-                next_try_at=now,
-            )
-            for channel, target in ways(people)
-        ],
-        ignore_conflicts=True,
+        copies(Notice, payload, people, now=now, request=request), ignore_conflicts=True
     )
 
 

@@ -22,7 +22,7 @@ from apps.chargeback.budget import Measure, Standing, Threshold
 from apps.chargeback.budget_words import body_of, subject_of
 from apps.chargeback.budgets import TeamBudget, team_budgets
 from apps.chargeback.models import BillingPeriod, BudgetCrossing, BudgetNotice
-from apps.core.outgoing import ways
+from apps.core.outgoing import copies
 from apps.core.sending import Kind
 
 KIND = Kind(BudgetNotice, subject_of, body_of)
@@ -69,18 +69,8 @@ def _note(one: TeamBudget, fresh: Sequence[Threshold], now: datetime) -> None:
         for each in fresh
     )
     payload = payload_of(one, fresh, number=crossings[0].pk, now=now)
-    BudgetNotice.objects.bulk_create(
-        BudgetNotice(
-            crossing=crossings[0],
-            channel=channel,
-            target=target,
-            event_id=payload["id"],
-            payload=payload,
-            created_at=now,
-            next_try_at=now,
-        )
-        for channel, target in ways(addresses(one.team))
-    )
+    people = addresses(one.team)
+    BudgetNotice.objects.bulk_create(copies(BudgetNotice, payload, people, now=now, crossing=crossings[0]))
 
 
 def _cost(found: Standing, threshold: Threshold) -> Decimal:

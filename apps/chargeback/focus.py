@@ -185,12 +185,6 @@ class Shared(Generic[Made]):
         return _single(line, known[0]), known[1]
 
 
-def row(line: Line, bill: Bill) -> Row:
-    """Of every column that says something."""
-    shared = _alike(line, bill)
-    return {**shared, **dict(zip(SINGLE, _single(line, shared), strict=True))}
-
-
 def _alike(line: Line, bill: Bill) -> Row:
     return {**_account(line, bill), **_time(bill), **_what(line), **_prices(line), **_sku(line), **_own(line)}
 

@@ -29,6 +29,8 @@ from apps.fleet.models import Cluster
 from apps.usage.changed import changed_since, take_changed
 from apps.usage.selectors import allocation_done_until, first_allocation
 
+_LEDGER = "hashtextextended('chargeback ledger', 0)"
+"""Key of the lock, as the triggers of `0007_ledger_keys` have it."""
 Open, Closed = BillingPeriod.State.OPEN, BillingPeriod.State.CLOSED
 
 
@@ -134,13 +136,13 @@ def provide(period_id: int, *, now: datetime) -> BillingPeriod:
 def _lock() -> None:
     """One close at a time, and nothing that lines name is deleted meanwhile (`0007_ledger_keys`)."""
     with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended('chargeback ledger', 0))")
+        cursor.execute(f"SELECT pg_advisory_xact_lock({_LEDGER})")
 
 
 def _lock_names() -> None:
     """For lines that are no close: nothing that they name is deleted meanwhile."""
     with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock_shared(hashtextextended('chargeback ledger', 0))")
+        cursor.execute(f"SELECT pg_advisory_xact_lock_shared({_LEDGER})")
 
 
 def _refuse_early(period: BillingPeriod, now: datetime) -> None:

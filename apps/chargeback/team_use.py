@@ -17,7 +17,7 @@ from apps.chargeback.models import BillingPeriod
 from apps.chargeback.use_models import TeamUse
 from apps.usage.allocation import Unit
 from apps.usage.report_sql import DAYS, KIND, SUMS, sides
-from apps.usage.use import GIB, held_idle
+from apps.usage.use import efficiency, gib_seconds, held_idle
 
 _FILL = f"""
 INSERT INTO chargeback_teamuse (period_id, team_id, {KIND}, reserved, bridged, left_out, bound, measured, busy,
@@ -54,7 +54,7 @@ class Used:
     @property
     def efficiency(self) -> Decimal | None:
         """Busy / measured, 0…1, to a millionth."""
-        return round(self.busy / self.measured, 6) if self.measured and self.busy is not None else None
+        return efficiency(self.measured, self.busy)
 
 
 def fill_use(period: BillingPeriod) -> None:
@@ -72,7 +72,6 @@ def use_of(period: BillingPeriod, team: Team | None) -> list[Used]:
 
 
 def _used(row: TeamUse) -> Used:
-    memory = row.memory_byte_seconds
     return Used(
         resource=row.resource,
         unit=row.unit,
@@ -82,6 +81,6 @@ def _used(row: TeamUse) -> Used:
         bound=row.bound,
         measured=row.measured,
         busy=row.busy,
-        memory_gib_seconds=None if memory is None else round(memory / GIB, 6),
+        memory_gib_seconds=gib_seconds(row.memory_byte_seconds),
         energy_joules=row.energy_joules,
     )

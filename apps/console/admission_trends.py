@@ -26,7 +26,7 @@ from apps.console.admission_tables import (
 )
 from apps.console.charts import Chart
 from apps.console.frame import WORK, Page
-from apps.console.links import with_query
+from apps.console.links import window_links, with_query
 from apps.core.csv import csv_response
 from apps.core.formats import resource_text
 from apps.core.tables import CSV_PARAMETER, table_csv, wants_csv
@@ -153,9 +153,7 @@ def _frame(page: Page, form: BlockedForm | WaitForm, rolled: RolledUp | None = N
     request = page.request
     return {
         "form": form,
-        "windows": [
-            (preset, with_query(request, window=preset, **{"from": "", "to": ""})) for preset in WINDOWS
-        ],
+        "windows": window_links(request, WINDOWS),
         "window": "" if request.GET.get("from") else request.GET.get("window") or form.default_window,
         "span": form.time_window,
         "teams": visible_teams(reader(request)),

@@ -12,7 +12,7 @@ from apps.admissions.unmade import unmade
 from apps.console.access import named_or_404, reader
 from apps.console.charts import Chart
 from apps.console.frame import WORK, Page
-from apps.console.links import with_query
+from apps.console.links import window_links, with_query
 from apps.console.unmade_table import UnmadeTable
 from apps.console.waiting_table import WaitingTable
 from apps.core.tables import table_csv, wants_csv
@@ -43,9 +43,7 @@ def admissions(request: HttpRequest) -> HttpResponseBase:
         "table": page.prepare(table),
         "unmade": page.prepare(none_made),
         "chart": Chart.of("reasons", page),
-        "windows": [
-            (preset, with_query(request, window=preset, **{"from": "", "to": ""})) for preset in PRESETS
-        ],
+        "windows": window_links(request, PRESETS),
         "groupings": [(key, with_query(request, by=key)) for key in ("reason", "cause")],
         "causes": CAUSE_LABELS,
         "teams": visible_teams(reader(request)),

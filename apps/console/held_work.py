@@ -90,9 +90,9 @@ def work(request: HttpRequest) -> HttpResponseBase:
     if not form.is_valid():
         named_or_404(form)
         return page.render(TEMPLATE, {"form": form}, section="chargeback")
-    data, span = form.cleaned_data, form.time_window
+    data, span, cluster = form.cleaned_data, form.time_window, form.chosen_cluster
     rows = held_work(
-        cluster=form.chosen_cluster,
+        cluster=cluster,
         window=span,
         now=page.now,
         basis=form.chosen_basis,
@@ -106,7 +106,7 @@ def work(request: HttpRequest) -> HttpResponseBase:
     context = {
         "form": form,
         "span": span,
-        "cluster": form.chosen_cluster,
+        "cluster": cluster,
         "basis": form.chosen_basis.value,
         "bases": [(basis.value, BASIS_LABELS[basis.value]) for basis in (Basis.RESERVED, Basis.POD)],
         "table": page.prepare(table),

@@ -8,7 +8,7 @@ from apps.accounts.selectors import visible_teams
 from apps.console.access import named_or_404, reader
 from apps.console.frame import FLEET, WORK, Page
 from apps.console.idle_tables import IdleTable, SupplyTable
-from apps.console.links import with_query
+from apps.console.links import window_links
 from apps.core.tables import table_csv, wants_csv
 from apps.core.windows import Bucket
 from apps.usage.idle_filters import IdleForm
@@ -41,13 +41,11 @@ def idle(request: HttpRequest) -> HttpResponseBase:
     context = {
         "form": form,
         "span": span,
-        "until": computed_until(page.clusters),
+        "rolled": {"until": computed_until(page.clusters)},
         "queues": page.prepare(queues),
         "kinds": page.prepare(kinds, per_page=50),
         "teams": visible_teams(reader(request)),
-        "windows": [
-            (preset, with_query(request, window=preset, **{"from": "", "to": ""})) for preset in WINDOWS
-        ],
+        "windows": window_links(request, WINDOWS),
         "window": "" if request.GET.get("from") else request.GET.get("window") or form.default_window,
     }
     return page.render(TEMPLATE, context, section="chargeback")

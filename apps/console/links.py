@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 from urllib.parse import urlencode
@@ -54,6 +54,11 @@ def finding_url(finding: Finding) -> str:
     if finding.target:
         return address(finding.target, **args)
     return ""
+
+
+def window_links(request: HttpRequest, lengths: Iterable[str]) -> list[tuple[str, str]]:
+    """(length, this page over it)."""
+    return [(one, with_query(request, window=one, **{"from": "", "to": ""})) for one in lengths]
 
 
 def with_query(request: HttpRequest, **changes: str) -> str:

@@ -13,7 +13,7 @@ from apps.admissions.unknown import UnknownText, unknown_texts
 from apps.admissions.unknown_filters import ORIGIN_LABELS, UnknownForm
 from apps.console.access import reader
 from apps.console.frame import WORK, Page
-from apps.console.links import address, with_query
+from apps.console.links import address, window_links
 from apps.core.tables import (
     DurationColumn,
     NumberColumn,
@@ -92,9 +92,7 @@ def unknown(request: HttpRequest) -> HttpResponseBase:
     context = {
         "form": form,
         "table": page.prepare(table),
-        "windows": [
-            (preset, with_query(request, window=preset, **{"from": "", "to": ""})) for preset in PRESETS
-        ],
+        "windows": window_links(request, PRESETS),
         "window": request.GET.get("window") or form.default_window,
         "origins": ORIGIN_LABELS,
         "origin": origin,

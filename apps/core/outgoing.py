@@ -3,7 +3,9 @@ caused it; output: rows that `sending` sends."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, TypeVar
 
 from django.conf import settings
 from django.db import models
@@ -30,6 +32,9 @@ class Outgoing(models.Model):
         return f"{self.event_id} {self.target or self.channel}"
 
 
+M = TypeVar("M", bound=Outgoing)
+
+
 def once(name: str) -> models.UniqueConstraint:
     """Of a table of messages: no copy of one to the same place."""
     return models.UniqueConstraint(fields=["event_id", "channel", "target"], name=name)
@@ -40,7 +45,30 @@ def to_send(name: str) -> models.Index:
     return models.Index(fields=["next_try_at"], name=name, condition=models.Q(next_try_at__isnull=False))
 
 
-def ways(addresses: Iterable[str]) -> list[tuple[str, str]]:
+def copies(
+    table: type[M],
+    payload: Mapping[str, Any],
+    addresses: Iterable[str],
+    *,
+    now: datetime,
+    **cause: models.Model,
+) -> list[M]:
+    """Rows, not saved, of one message by each configured way. `cause`: what it is about, by the table's own field."""
+    return [
+        table(
+            channel=channel,
+            target=target,
+            event_id=payload["id"],
+            payload=payload,
+            created_at=now,
+            next_try_at=now,
+            **cause,
+        )
+        for channel, target in _ways(addresses)
+    ]
+
+
+def _ways(addresses: Iterable[str]) -> list[tuple[str, str]]:
     """(channel, target) of those that are configured."""
     found = [("webhook", "")] if settings.WEBHOOK_URL else []
     if settings.EMAIL_ENABLED:

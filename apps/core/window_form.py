@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from django import forms
+from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
 from apps.core.windows import Window, WindowError, parse_window
 
 
 class WindowForm(forms.Form):
-    """`window` is a length back from now ("24h", "7d"); `from`/`to` are times or dates, `to` exclusive."""
+    """`window` is a length back from now ("24h", "7d"); `from`/`to` are times or dates, `to` exclusive. `longest`: how long the
+    window may be, and what to say of a longer one, unless something else is wrong."""
 
     default_window = "24h"
+    longest: tuple[timedelta, str | Promise] | None = None
 
     window = forms.CharField(label=_("Window"), required=False, max_length=16)
 
@@ -36,6 +39,10 @@ class WindowForm(forms.Form):
             )
         except WindowError as error:
             self.add_error("from" if cleaned.get("from") or cleaned.get("to") else "window", str(error))
+        if self.longest is not None and not self.errors:
+            length, too_long = self.longest
+            if self.time_window.length > length:
+                self.add_error("window", str(too_long))
         return cleaned
 
     @property

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any, cast
+from typing import cast
 
 from django import forms
 from django.utils.translation import gettext_lazy as _
@@ -58,11 +58,7 @@ class BlockedForm(ScopedForm):
 class BlockedWorkForm(BlockedForm):
     """The pieces of work themselves: their lives are read, so the window is at most LISTED_UP_TO."""
 
-    def clean(self) -> dict[str, Any]:
-        cleaned = super().clean()
-        if not self.errors and self.time_window.length > LISTED_UP_TO:
-            self.add_error("window", _("Choose at most 31 days: workloads are listed one by one."))
-        return cleaned
+    longest = LISTED_UP_TO, _("Choose at most 31 days: workloads are listed one by one.")
 
 
 class OutcomeForm(ScopedForm):

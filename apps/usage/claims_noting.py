@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from django.conf import settings
-from django.db import connection
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from apps.capacity.reading import read_devices
@@ -22,18 +20,11 @@ from apps.fleet.models import Cluster
 from apps.observations.models import ClusterObject, Node, Pod
 from apps.usage.accounted import is_held
 from apps.usage.claims import ClaimNow, On, Step, Whose, new_steps
+from apps.usage.forgetting import forget_steps
 from apps.usage.models import ClaimSeen
 from apps.usage.services import REDO_AT_MOST
 
 UNIT = Decimal("0.000001")
-_DROP_OLD = """
-DELETE FROM usage_claimseen s WHERE s.seen_from < %(horizon)s AND (s.units = 0 AND NOT EXISTS (
-  SELECT 1 FROM usage_claimseen n WHERE n.cluster_id = s.cluster_id AND n.uid = s.uid AND n.node = s.node
-  AND n.resource = s.resource AND n.seen_from > s.seen_from)
-OR EXISTS (
-  SELECT 1 FROM usage_claimseen n WHERE n.cluster_id = s.cluster_id AND n.uid = s.uid AND n.node = s.node
-  AND n.resource = s.resource AND n.seen_from > s.seen_from AND n.seen_from <= %(horizon)s))
-"""
 User = tuple[Whose, datetime | None]
 """Whose a pod is, and when it was bound."""
 
@@ -71,10 +62,7 @@ def note_claims(cluster: Cluster, now: datetime) -> datetime | None:
 
 def drop_old_claims(*, now: datetime) -> int:
     """Forget what claims held before pods of that time are forgotten; what holds since then stays."""
-    horizon = now - timedelta(days=settings.GONE_RETENTION_DAYS)
-    with connection.cursor() as cursor:
-        cursor.execute(_DROP_OLD, {"horizon": horizon})
-        return int(cursor.rowcount)
+    return forget_steps(ClaimSeen, key=("cluster_id", "uid", "node", "resource"), amount="units", now=now)
 
 
 def _newest(cluster: Cluster) -> QuerySet[ClaimSeen]:

@@ -24,6 +24,7 @@ from apps.usage.reports import Step as ReportStep
 from apps.usage.waits import WaitBy, WaitRow
 
 BUCKETS = [("", _("automatic")), ("hour", _("hour")), ("day", _("day")), ("month", _("month"))]
+BY_HOUR = HOURS_UP_TO, _("By hour a window is at most 62 days long.")
 # How far back a trend looks by itself: about as many points as a chart shows well.
 _LOOKS_BACK = {"": "14d", "hour": "3d", "day": "60d", "month": "730d"}
 
@@ -43,22 +44,16 @@ class TrendForm(WindowForm):
     def clean(self) -> dict[str, Any]:
         bucket = self.cleaned_data.get("bucket", "")
         self.default_window = _LOOKS_BACK[bucket]
-        cleaned = super().clean()
-        if not self.errors and bucket == "hour" and self.time_window.length > HOURS_UP_TO:
-            self.add_error("window", _("By hour a window is at most 62 days long."))
-        return cleaned
+        self.longest = BY_HOUR if bucket == "hour" else None
+        return super().clean()
 
 
 class NodeHoursForm(WindowForm):
     """The hours of one node's devices, at most a week of them."""
 
-    node = forms.CharField(label=_("Node"), max_length=253)
+    longest = timedelta(days=7), _("At most seven days of a node's devices are shown.")
 
-    def clean(self) -> dict[str, Any]:
-        cleaned = super().clean()
-        if not self.errors and self.time_window.length > timedelta(days=7):
-            self.add_error("window", _("At most seven days of a node's devices are shown."))
-        return cleaned
+    node = forms.CharField(label=_("Node"), max_length=253)
 
 
 class UsageForm(ScopedForm):
@@ -107,14 +102,8 @@ class UsageForm(ScopedForm):
         return frozenset(given or ["team"]) & frozenset(KEYS)
 
     def clean(self) -> dict[str, Any]:
-        cleaned = super().clean()
-        if not self.errors and cleaned["step"] == "hour" and self.time_window.length > HOURS_UP_TO:
-            self.add_error("window", _("By hour a window is at most 62 days long."))
-        return cleaned
-
-    @property
-    def as_csv(self) -> bool:
-        return bool(self.cleaned_data["format"] == "csv")
+        self.longest = BY_HOUR if self.cleaned_data.get("step") == "hour" else None
+        return super().clean()
 
     def question(self, months: Callable[[Window], Sequence[datetime]]) -> Question:
         """Only after `is_valid()`. `months`: bounds of the billing periods that cover a window."""

@@ -59,8 +59,14 @@ def held_work(
         loaded = fill_held(cluster=cluster, start=start, end=end, until=until)
         found = intervals((one for one in spells(cluster) if one.basis is basis), loaded.around)
     teams = {one.pk: one for one in Team.objects.all()}
-    wanted = _Wanted(teams, team_ids, team, queue)
-    kept = [item for item in clip(found, start, end) if wanted.has(item)]
+    slugs: dict[int | None, str] = {None: UNBOUND, **{pk: one.slug for pk, one in teams.items()}}
+    kept = [
+        item
+        for item in clip(found, start, end)
+        if (team_ids is None or item.team_id in team_ids)
+        and team in ("", slugs[item.team_id])
+        and queue in ("", item.place.queue)
+    ]
     names = _names(cluster, basis, {item.uid for item in kept})
     rows = [_row(item, names, teams) for item in kept]
     return sorted(rows, key=lambda row: (-row.of.unit_seconds, key_of(row)))
@@ -70,20 +76,6 @@ def key_of(row: HeldWork) -> tuple[str, str, str, str, str]:
     """What tells rows apart, as text."""
     item = row.of
     return (item.uid, item.resource, item.on, item.start.isoformat(), item.seen + str(item.borrowed))
-
-
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    teams: Mapping[int, Team]
-    team_ids: Collection[int] | None
-    team: str
-    queue: str
-
-    def has(self, item: Interval) -> bool:
-        if self.team_ids is not None and item.team_id not in self.team_ids:
-            return False
-        slug = UNBOUND if item.team_id is None else self.teams[item.team_id].slug
-        return self.team in ("", slug) and self.queue in ("", item.place.queue)
 
 
 def _names(cluster: Cluster, basis: Basis, uids: Iterable[str]) -> dict[str, str]:

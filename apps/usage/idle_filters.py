@@ -4,7 +4,6 @@ parameters; output: a window, and of what idles or held a team and a queue."""
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
 
 from django import forms
 from django.utils.translation import gettext_lazy as _
@@ -13,21 +12,12 @@ from apps.admissions.filters import ClusterWindowForm, ScopedForm
 from apps.fleet.models import Cluster
 from apps.usage.allocation import Basis
 
-LISTED_AT_MOST = timedelta(hours=24)
-AT_MOST = timedelta(days=92)
-"""Hours are read one by one."""
-
 
 class SupplyForm(ClusterWindowForm):
     """What there was, by kind of unit."""
 
     default_window = "7d"
-
-    def clean(self) -> dict[str, Any]:
-        cleaned = super().clean()
-        if not self.errors and self.time_window.length > AT_MOST:
-            self.add_error("window", _("Choose at most 92 days: hours are read one by one."))
-        return cleaned
+    longest = timedelta(days=92), _("Choose at most 92 days: hours are read one by one.")
 
 
 class IdleForm(SupplyForm, ScopedForm):
@@ -38,6 +28,7 @@ class HeldWorkForm(ScopedForm):
     """Which work held what: one by one, of one cluster and at most a day."""
 
     default_window = "1h"
+    longest = timedelta(hours=24), _("Choose at most 24 hours: work is listed piece by piece.")
 
     cluster = forms.CharField(label=_("Cluster"), max_length=60)
     basis = forms.ChoiceField(
@@ -45,12 +36,6 @@ class HeldWorkForm(ScopedForm):
         required=False,
         choices=[("", _("reserved quota")), ("reserved", _("reserved quota")), ("pod", _("bound pods"))],
     )
-
-    def clean(self) -> dict[str, Any]:
-        cleaned = super().clean()
-        if not self.errors and self.time_window.length > LISTED_AT_MOST:
-            self.add_error("window", _("Choose at most 24 hours: work is listed piece by piece."))
-        return cleaned
 
     @property
     def chosen_basis(self) -> Basis:

@@ -25,7 +25,7 @@ from apps.fleet.selectors import UNBOUND
 from apps.usage.allocation import Unit
 from apps.usage.allocation_sql import COUNTED
 from apps.usage.kinds import unit_of
-from apps.usage.use import Use, held_idle, use
+from apps.usage.use import Use, efficiency, held_idle, use
 
 ZERO = Decimal(0)
 _KEY = "cluster_id, team_id, kind, queue, resource, model, sharing_mode, profile, weight_over, weight_under"
@@ -91,7 +91,7 @@ class Idling:
     @property
     def efficiency(self) -> Decimal | None:
         """Busy / measured, 0…1, to a millionth."""
-        return round(self.busy / self.measured, 6) if self.busy is not None and self.measured else None
+        return efficiency(self.measured, self.busy)
 
     @property
     def idle_cards(self) -> Decimal:
@@ -201,5 +201,5 @@ def _idling(
 
 
 def _wanted(row: Idling, team: str, queue: str) -> bool:
-    """`team` "-" names what is of no team, whose slug is "" here."""
-    return (not team or row.team == ("" if team == UNBOUND else team)) and queue in ("", row.whose.queue)
+    """`team` "-" names what is of no team."""
+    return team in ("", row.team or UNBOUND) and queue in ("", row.whose.queue)

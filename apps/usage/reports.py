@@ -25,7 +25,7 @@ from apps.fleet.selectors import UNBOUND
 from apps.usage import report_sql as sql
 from apps.usage.allocation import Basis, Unit
 from apps.usage.kinds import unit_of
-from apps.usage.use import GIB, held_idle
+from apps.usage.use import gib_seconds, held_idle
 
 Step = Literal["", "hour", "day", "month"]
 KEYS = ("cluster", "team", "cost_centre", "kind", "queue", "flavor", "priority_class", "borrowed")
@@ -115,7 +115,7 @@ class Row:
 
     @property
     def memory_gib_seconds(self) -> Decimal | None:
-        return None if self.memory_byte_seconds is None else round(self.memory_byte_seconds / GIB, 6)
+        return gib_seconds(self.memory_byte_seconds)
 
 
 def edges_of(step: Step, window: Window, months: Sequence[datetime] = ()) -> list[datetime]:

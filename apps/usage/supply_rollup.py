@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from django.conf import settings
 from django.db import connection
 
 from apps.fleet.models import Cluster
 from apps.usage import supply_sql as sql
 from apps.usage.allocation import Stretch, Surroundings
 from apps.usage.allocation_params import columns
+from apps.usage.forgetting import forget_steps
 from apps.usage.models import SupplyHour, SupplySeen
 from apps.usage.supply_hours import Offer, between, merged
 
@@ -65,10 +65,7 @@ def add_supply(
 
 def drop_old_supply(*, now: datetime) -> int:
     """Forget what nodes had before pods of that time are forgotten; what holds since then stays."""
-    horizon = now - timedelta(days=settings.GONE_RETENTION_DAYS)
-    with connection.cursor() as cursor:
-        cursor.execute(sql.DROP_OLD, {"horizon": horizon})
-        return int(cursor.rowcount)
+    return forget_steps(SupplySeen, key=("cluster_id", "node", "resource"), amount="physical", now=now)
 
 
 def unseen_in(

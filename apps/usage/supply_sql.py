@@ -65,11 +65,3 @@ JOIN {SLOTS} ON s.low < p.high AND s.high > p.low
 LEFT JOIN {UNITS} ON {_UNIT_OF}
 GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
 """  # noqa: S608
-DROP_OLD = """
-DELETE FROM usage_supplyseen s WHERE s.seen_from < %(horizon)s AND (s.physical = 0 AND NOT EXISTS (
-  SELECT 1 FROM usage_supplyseen n WHERE n.cluster_id = s.cluster_id AND n.node = s.node AND n.resource = s.resource
-  AND n.seen_from > s.seen_from)
-OR EXISTS (
-  SELECT 1 FROM usage_supplyseen n WHERE n.cluster_id = s.cluster_id AND n.node = s.node AND n.resource = s.resource
-  AND n.seen_from > s.seen_from AND n.seen_from <= %(horizon)s))
-"""

@@ -26,6 +26,16 @@ def held_idle(measured: Decimal | None, busy: Decimal | None) -> Decimal | None:
     return None if measured is None or busy is None else measured - busy
 
 
+def efficiency(measured: Decimal | None, busy: Decimal | None) -> Decimal | None:
+    """Busy / measured, 0…1, to a millionth. None: not measured."""
+    return round(busy / measured, 6) if measured and busy is not None else None
+
+
+def gib_seconds(byte_seconds: Decimal | None) -> Decimal | None:
+    """To a millionth."""
+    return None if byte_seconds is None else round(byte_seconds / GIB, 6)
+
+
 _KEY = """cluster_id, team_id, cost_centre, kind, queue, resource, model, sharing_mode, profile, weight_over,
   weight_under"""
 _USE = f"""

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from apps.chargeback.focus import COLUMNS, FOCUS_COLUMNS, OWN_COLUMNS, Bill, Line, Value, row
+from apps.chargeback.focus import COLUMNS, FOCUS_COLUMNS, OWN_COLUMNS, SINGLE, Bill, Line, Row, Shared, Value
 from apps.chargeback.focus_export import csv_pieces
 from apps.chargeback.focus_parquet import parquet_pieces
 from apps.core.csv import cell_text
@@ -63,6 +63,12 @@ def test_the_columns_are_those_of_the_specification_then_our_own() -> None:
     assert list(COLUMNS) == SPECIFIED + list(OWN_COLUMNS)
     assert all(name.startswith("x_") and name[2].isupper() and len(name) <= 50 for name in OWN_COLUMNS)
     assert list(OWN_COLUMNS) == sorted(OWN_COLUMNS)
+
+
+def row(line: Line, bill: Bill) -> Row:
+    """Of every column that says something, of this line alone."""
+    single, shared = Shared(bill, dict).of(line)
+    return {**shared, **dict(zip(SINGLE, single, strict=True))}
 
 
 def test_a_line_is_this_row() -> None:

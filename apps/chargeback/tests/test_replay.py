@@ -24,6 +24,11 @@ EDGES = (PERIOD["start"], PERIOD["end"])
 RECENT = LATER - REDO_AT_MOST + timedelta(hours=1)
 """What begins after it may come late."""
 Fields = dict[str, Any]
+SLOW = settings(
+    deadline=None,
+    phases=[Phase.explicit, Phase.generate],  # a month in a database is too slow to look for a smaller one
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 
 
 @pytest.fixture
@@ -75,12 +80,7 @@ def forget() -> None:
         model.objects.all().delete()
 
 
-@settings(
-    max_examples=12,
-    deadline=None,
-    phases=[Phase.explicit, Phase.generate],  # a month in a database is too slow to look for a smaller one
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
+@settings(SLOW, max_examples=12)
 @given(data=st.data())
 def test_the_same_observations_in_any_order_give_the_same_ledger(month: Cluster, data: st.DataObject) -> None:
     with transaction.atomic():
@@ -109,12 +109,7 @@ def test_the_same_observations_in_any_order_give_the_same_ledger(month: Cluster,
     )  # fmt: skip
 
 
-@settings(
-    max_examples=8,
-    deadline=None,
-    phases=[Phase.explicit, Phase.generate],  # a month in a database is too slow to look for a smaller one
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
+@settings(SLOW, max_examples=8)
 @given(data=st.data())
 def test_what_comes_after_the_close_is_corrected_to_the_same_sums(
     month: Cluster, data: st.DataObject
