@@ -198,5 +198,8 @@ def _file(site: Site, url: str, kind: str) -> Result:
     took = seconds(lambda: sizes.append(site.file(kind)))
     floors.append(copied(url))
     floor = statistics.mean(floors)
-    print(f"FOCUS as {kind}: {sizes[0] / 2**20:,.0f} MiB in {took:.2f} s; COPY TO {floor:.2f} s")
+    print(
+        f"FOCUS as {kind}: {sizes[0] / 2**20:,.0f} MiB in {took:.2f} s; COPY TO {floor:.2f} s; "
+        f"peak memory so far {site.peak():.0f} MiB"
+    )
     return Result(f"FOCUS as {kind} / COPY TO of its lines", took / floor, "ratio", 3, "lower")

@@ -153,6 +153,13 @@ class Line(NamedTuple):
     amount: Decimal
 
 
+class UnitPrices(NamedTuple):
+    """For one hour of the unit that is priced, as written: of the rate card, and with the line's factor."""
+
+    listed: Decimal
+    contracted: Decimal
+
+
 SINGLE = (
     *("BilledCost", "ChargePeriodEnd", "ChargePeriodStart", "ConsumedQuantity", "ContractedCost"),
     *("EffectiveCost", "ListCost", "PricingCurrencyEffectiveCost", "PricingQuantity"),
@@ -167,11 +174,12 @@ Made = TypeVar("Made")
 
 
 class Shared(Generic[Made]):
-    """What lines of one bill share, as `make` has it; made once."""
+    """What lines of one bill share, as `make` has it; made once. Only that and the two unit prices are kept: of a large fleet
+    there are thousands."""
 
     def __init__(self, bill: Bill, make: Callable[[Row], Made]) -> None:
         self._bill, self._make = bill, make
-        self._known: dict[object, tuple[Row, Made]] = {}
+        self._known: dict[object, tuple[UnitPrices, Made]] = {}
 
     def of(self, line: Line) -> tuple[tuple[Value, ...], Made]:
         """The values of SINGLE, and what `make` made of the others."""
@@ -181,7 +189,7 @@ class Shared(Generic[Made]):
             if len(self._known) >= MOST_KNOWN:
                 self._known.clear()
             shared = _alike(line, self._bill)
-            known = self._known[key] = shared, self._make(shared)
+            known = self._known[key] = _unit_prices(line), self._make(shared)
         return _single(line, known[0]), known[1]
 
 
@@ -189,21 +197,16 @@ def _alike(line: Line, bill: Bill) -> Row:
     return {**_account(line, bill), **_time(bill), **_what(line), **_prices(line), **_sku(line), **_own(line)}
 
 
-def _single(line: Line, shared: Row) -> tuple[Value, ...]:
+def _single(line: Line, prices: UnitPrices) -> tuple[Value, ...]:
     """In the order of SINGLE."""
     seconds = int(line.unit_seconds.scaleb(DIGITS, EXACT))
     consumed = _written(seconds, 3600)
     priced = _written(seconds * line.priced_over, 3600 * line.priced_under)
     return (
-        *(line.amount, line.ends_at, line.starts_at, consumed, _times(shared["ContractedUnitPrice"], priced)),
-        *(line.amount, _times(shared["ListUnitPrice"], priced), line.amount, priced),
+        *(line.amount, line.ends_at, line.starts_at, consumed, EXACT.multiply(prices.contracted, priced)),
+        *(line.amount, EXACT.multiply(prices.listed, priced), line.amount, priced),
         *(line.corrects, line.sequence, line.unit_seconds),
     )
-
-
-def _times(price: Value, quantity: Decimal) -> Decimal:
-    assert isinstance(price, Decimal)  # noqa: S101 -- as _prices writes them
-    return EXACT.multiply(price, quantity)
 
 
 def _account(line: Line, bill: Bill) -> Row:
@@ -266,12 +269,17 @@ def _what(line: Line) -> Row:
     return found
 
 
-def _prices(line: Line) -> Row:
+def _unit_prices(line: Line) -> UnitPrices:
     price = Fraction(line.price_per_hour)
     listed, contracted = (
         _written(one.numerator * 10**DIGITS, one.denominator)
         for one in (price, price * Fraction(line.factor))
     )
+    return UnitPrices(listed, contracted)
+
+
+def _prices(line: Line) -> Row:
+    listed, contracted = _unit_prices(line)
     return {
         "BillingCurrency": line.currency,
         "PricingCurrency": line.currency,
