@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any, ClassVar
 
 from django import forms
+from django.http import HttpRequest, HttpResponseBase
 from django.http.request import QueryDict
 from django.utils import timezone
 from django.utils.cache import patch_cache_control
@@ -63,12 +64,25 @@ class Reading:
 class GuardedView(APIView):
     """Counts a request as soon as it is known whose it is, before it is judged what may be done."""
 
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        """View and request refer to each other: what they keep stays until the cycle collector comes by, which is seldom
+        where most of what is made is text. So neither keeps the answer."""
+        answer: HttpResponseBase = super().dispatch(request, *args, **kwargs)
+        del self.response
+        if isinstance(answer, Response):
+            answer.add_post_render_callback(_forget_view)
+        return answer
+
     def perform_authentication(self, request: Request) -> None:
         super().perform_authentication(request)
         super().check_throttles(request)
 
     def check_throttles(self, request: Request) -> None:
         """Done already."""
+
+
+def _forget_view(answer: Response) -> None:
+    answer.renderer_context = {}  # type: ignore[attr-defined]
 
 
 class ReadView(GuardedView):

@@ -11,6 +11,7 @@ from operator import attrgetter
 from typing import overload
 
 from django.db.models import Q
+from django.db.models.fields.json import KT
 from django.utils.translation import get_language
 from django.utils.translation import gettext as _
 
@@ -224,7 +225,7 @@ def _pods(*, now: datetime, cluster: Cluster, node: Node) -> list[NodePod]:
     local = live_objects(kind="LocalQueue", clusters=[cluster])
     leads_to = {
         (namespace, queue_name): queue or ""
-        for namespace, queue_name, queue in local.values_list("namespace", "name", "spec__cluster_queue")
+        for namespace, queue_name, queue in local.values_list("namespace", "name", KT("spec__cluster_queue"))
     }
     asking = Q(devices__gt=0) | ~Q(claims=[])
     rows = list(

@@ -18,6 +18,7 @@ from typing import Any
 
 import yaml
 from django.db.models import Q, QuerySet
+from django.db.models.fields.json import KT
 from django.utils.translation import gettext as _
 
 from apps.fleet.models import Cluster
@@ -204,7 +205,7 @@ def _causes(
 
 def _ring(cluster: Cluster, node: QueueNode) -> list[str]:
     """The cohorts of the circle, from where the way up enters it and back to it."""
-    rows = live_objects(kind="Cohort", clusters=[cluster]).values_list("name", "spec__parent")
+    rows = live_objects(kind="Cohort", clusters=[cluster]).values_list("name", KT("spec__parent"))
     parents = {name: parent or "" for name, parent in rows}
     name, seen = (node.name if node.kind == "Cohort" else node.parent), []
     while name and name not in seen:
