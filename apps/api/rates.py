@@ -18,22 +18,34 @@ BASES = RatePrice.Basis.values
 
 class PriceSerializer(serializers.Serializer):  # type: ignore[type-arg]
     """Of one unit-hour, or of one hour of a whole card's worth (`per`). null: of any. The closest price wins: the
-    cluster's own first, then model with mode and profile, model with mode, model alone."""
+    cluster's own, then its group's, then any cluster's, and of these model with mode and profile, model with mode, model
+    alone."""
 
     id = serializers.IntegerField(read_only=True)
     basis = serializers.ChoiceField(choices=BASES, read_only=True)
     cluster = Text(source="cluster.slug", default=None, allow_null=True)
+    group = serializers.SerializerMethodField()
     model = Text()
     sharing_mode = serializers.SerializerMethodField()
     profile = serializers.SerializerMethodField()
     per = serializers.ChoiceField(choices=RatePrice.Per.values, read_only=True)
     price_per_hour = DecimalText(source="amount")
 
+    def get_group(self, price: RatePrice) -> str | None:
+        return price.group or None
+
     def get_sharing_mode(self, price: RatePrice) -> str | None:
         return price.sharing_mode or None
 
     def get_profile(self, price: RatePrice) -> str | None:
         return price.profile or None
+
+
+class RateGroupClusterSerializer(serializers.Serializer):  # type: ignore[type-arg]
+    """A cluster, and the group by which the card's prices call it."""
+
+    group = Text()
+    cluster = Text(source="cluster.slug")
 
 
 class RateSerializer(serializers.Serializer):  # type: ignore[type-arg]
@@ -47,6 +59,7 @@ class RateSerializer(serializers.Serializer):  # type: ignore[type-arg]
     idle = serializers.ChoiceField(choices=RateVersion.Idle.values, read_only=True)
     note = Text()
     published_at = Instant()
+    groups = RateGroupClusterSerializer(many=True, read_only=True, source="group_clusters.all")
     prices = PriceSerializer(many=True, read_only=True, source="prices.all")
 
 

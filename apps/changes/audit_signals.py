@@ -115,7 +115,13 @@ WATCHED: Mapping[type[Model], Watched] = {
         Watched(
             apps.get_model("chargeback", "RatePrice"),
             "price",
-            ("version_id", "basis", "model", "sharing_mode", "profile"),
+            ("version_id", "basis", "group", "model", "sharing_mode", "profile"),
+            cluster="cluster__slug",
+        ),
+        Watched(
+            apps.get_model("chargeback", "RateGroupCluster"),
+            "rate_group_cluster",
+            ("version_id", "group"),
             cluster="cluster__slug",
         ),
         Watched(

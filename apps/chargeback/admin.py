@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from django import forms
+from django.conf import settings
 from django.contrib import admin, messages
 from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
@@ -17,18 +18,21 @@ from apps.accounts.admin import FinanceOrPlatformAdmin
 from apps.accounts.models import User
 from apps.chargeback.budgets import check
 from apps.chargeback.form_fields import FactorsField, PercentsField
-from apps.chargeback.models import Budget, BudgetNotice, RatePrice, RateVersion
-from apps.chargeback.rate_cards import publish
+from apps.chargeback.models import Budget, BudgetNotice, RateGroupCluster, RatePrice, RateVersion
+from apps.chargeback.periods import Month
+from apps.chargeback.rate_cards import draft_like, publish
 
 if TYPE_CHECKING:
     VersionAdmin = admin.ModelAdmin[RateVersion]
     PriceInline = admin.TabularInline[RatePrice, RateVersion]
+    GroupInline = admin.TabularInline[RateGroupCluster, RateVersion]
     VersionForm = forms.ModelForm[RateVersion]
     BudgetForm = forms.ModelForm[Budget]
     BudgetModelAdmin = admin.ModelAdmin[Budget]
     NoticeModelAdmin = admin.ModelAdmin[BudgetNotice]
 else:
-    VersionAdmin, PriceInline = admin.ModelAdmin, admin.TabularInline
+    VersionAdmin = admin.ModelAdmin
+    PriceInline = GroupInline = admin.TabularInline
     VersionForm = BudgetForm = forms.ModelForm
     BudgetModelAdmin = NoticeModelAdmin = admin.ModelAdmin
 
@@ -37,9 +41,8 @@ def _is_published(version: RateVersion | None) -> bool:
     return version is not None and version.state == RateVersion.State.PUBLISHED
 
 
-class Prices(FinanceOrPlatformAdmin, PriceInline):
-    model = RatePrice
-    extra = 3
+class PartOfCard(FinanceOrPlatformAdmin):
+    """What is edited as long as its card is a draft."""
 
     def has_add_permission(self, request: HttpRequest, obj: RateVersion | None = None) -> bool:
         return super().has_add_permission(request) and not _is_published(obj)
@@ -49,6 +52,41 @@ class Prices(FinanceOrPlatformAdmin, PriceInline):
 
     def has_delete_permission(self, request: HttpRequest, obj: RateVersion | None = None) -> bool:
         return super().has_delete_permission(request, obj) and not _is_published(obj)
+
+
+class PricesOnce(forms.BaseInlineFormSet):  # type: ignore[type-arg]
+    """Prices of the same are told before the database could only refuse the whole card: Django compares new rows on a page
+    only where nothing is empty."""
+
+    def clean(self) -> None:
+        super().clean()
+        seen = set()
+        for form in self.forms:
+            row = form.cleaned_data if form.is_valid() else {}
+            if not row or row.get("DELETE"):
+                continue
+            key = tuple(
+                row[name] for name in ("basis", "cluster", "group", "model", "sharing_mode", "profile")
+            )
+            if key in seen:
+                form.add_error(
+                    None,
+                    _(
+                        "There is another price of the same: basis, cluster or group, model, sharing mode and profile."
+                    ),
+                )
+            seen.add(key)
+
+
+class Groups(PartOfCard, GroupInline):
+    model = RateGroupCluster
+    extra = 2
+
+
+class Prices(PartOfCard, PriceInline):
+    model = RatePrice
+    formset = PricesOnce
+    extra = 3
 
 
 class RateVersionForm(VersionForm):
@@ -66,8 +104,8 @@ class RateVersionAdmin(FinanceOrPlatformAdmin, VersionAdmin):
     list_filter = ("state", "currency")
     date_hierarchy = "valid_from"
     readonly_fields = ("state", "published_at", "published_by")
-    inlines = (Prices,)
-    actions = ("publish_these",)
+    inlines = (Groups, Prices)
+    actions = ("publish_these", "draft_like_these")
 
     def has_change_permission(self, request: HttpRequest, obj: RateVersion | None = None) -> bool:
         return super().has_change_permission(request, obj) and not _is_published(obj)
@@ -87,6 +125,14 @@ class RateVersionAdmin(FinanceOrPlatformAdmin, VersionAdmin):
             else:
                 text = _("%(card)s is published.") % {"card": version}
                 self.message_user(request, text, messages.SUCCESS)
+
+    @admin.action(description=_("Make drafts like these, from next month on"), permissions=["add"])
+    def draft_like_these(self, request: HttpRequest, chosen: QuerySet[RateVersion]) -> None:
+        start = Month.of(timezone.now(), settings.BILLING_ZONE).end
+        for version in chosen.order_by("valid_from", "pk"):
+            made = draft_like(version.pk, valid_from=start)
+            text = _("%(card)s is made: edit it, then publish it.") % {"card": made}
+            self.message_user(request, text, messages.SUCCESS)
 
 
 class TeamBudgetForm(BudgetForm):

@@ -23,6 +23,7 @@ __all__ = [
     "LedgerEntry",
     "Line",
     "ProvisionalLine",
+    "RateGroupCluster",
     "RatePrice",
     "RateVersion",
     "TeamUse",
@@ -76,7 +77,8 @@ class RateVersion(models.Model):
 
 
 class RatePrice(models.Model):
-    """What one hour of one unit (or of one whole card's worth) costs; the closest price wins (see `tariff`)."""
+    """What one hour of one unit (or of one whole card's worth) costs; the closest price wins (see `tariff`). It is of one
+    cluster, of the clusters of one `group` of its card, or of any."""
 
     class Basis(models.TextChoices):
         RESERVED = "reserved", _("reserved quota")
@@ -93,6 +95,7 @@ class RatePrice(models.Model):
     cluster = models.ForeignKey(
         Cluster, on_delete=models.PROTECT, null=True, blank=True, related_name="+", verbose_name=_("cluster")
     )
+    group = models.CharField(_("cluster group"), max_length=80, blank=True, db_default="")
     model = models.CharField(_("model"), max_length=120)
     sharing_mode = models.CharField(_("sharing mode"), max_length=20, blank=True)
     profile = models.CharField(_("profile"), max_length=120, blank=True)
@@ -104,15 +107,42 @@ class RatePrice(models.Model):
         verbose_name_plural = _("prices")
         constraints: ClassVar[list[models.BaseConstraint]] = [
             models.UniqueConstraint(
-                fields=["version", "basis", "cluster", "model", "sharing_mode", "profile"],
+                fields=["version", "basis", "cluster", "group", "model", "sharing_mode", "profile"],
                 nulls_distinct=False,
-                name="rate_price_once",
+                name="rate_price_of_group_once",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(cluster=None) | models.Q(group=""),
+                name="rate_price_of_cluster_or_group",
+                violation_error_message=_("A price is of a cluster or of a group of clusters, not of both."),
             ),
             models.CheckConstraint(condition=models.Q(amount__gte=0), name="rate_price_not_negative"),
         ]
 
     def __str__(self) -> str:
         return f"{self.model} {self.profile}: {plain(self.amount)}"
+
+
+class RateGroupCluster(models.Model):
+    """A cluster that a rate card prices with others, by the name of their group; of each card it is in one at most."""
+
+    version = models.ForeignKey(RateVersion, on_delete=models.CASCADE, related_name="group_clusters")
+    group = models.CharField(_("cluster group"), max_length=80)
+    cluster = models.ForeignKey(
+        Cluster, on_delete=models.PROTECT, related_name="+", verbose_name=_("cluster")
+    )
+
+    class Meta:
+        verbose_name = _("cluster of a group")
+        verbose_name_plural = _("cluster groups")
+        ordering: ClassVar[list[str]] = ["group", "cluster__slug"]
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.UniqueConstraint(fields=["version", "cluster"], name="rate_group_cluster_once"),
+            models.CheckConstraint(condition=~models.Q(group=""), name="rate_group_has_a_name"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.group}: {self.cluster}"
 
 
 class BillingPeriod(models.Model):

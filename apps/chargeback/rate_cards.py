@@ -18,18 +18,23 @@ from django.utils.translation import gettext as _
 
 from apps.accounts.models import User
 from apps.chargeback.factors import factor_faults
-from apps.chargeback.models import BillingPeriod, RatePrice, RateVersion
+from apps.chargeback.models import BillingPeriod, RateGroupCluster, RatePrice, RateVersion
 from apps.chargeback.tariff import Per, Price, Tariff, Version
+from apps.fleet.models import Cluster
 
 
 def published() -> QuerySet[RateVersion]:
-    """Rate cards that price something, with their prices."""
+    """Rate cards that price something, with their prices and groups of clusters."""
     prices = Prefetch("prices", RatePrice.objects.select_related("cluster").order_by("pk"))
-    return RateVersion.objects.filter(state=RateVersion.State.PUBLISHED).prefetch_related(prices)
+    groups = Prefetch("group_clusters", RateGroupCluster.objects.select_related("cluster"))
+    return RateVersion.objects.filter(state=RateVersion.State.PUBLISHED).prefetch_related(prices, groups)
 
 
 def load_tariff() -> Tariff:
-    """Two queries."""
+    """Three queries."""
+    groups: defaultdict[int, dict[int, str]] = defaultdict(dict)
+    for grouped in RateGroupCluster.objects.filter(version__state=RateVersion.State.PUBLISHED):
+        groups[grouped.version_id][grouped.cluster_id] = grouped.group
     prices: defaultdict[int, list[Price]] = defaultdict(list)
     for row in RatePrice.objects.filter(version__state=RateVersion.State.PUBLISHED).order_by("pk"):
         prices[row.version_id].append(
@@ -42,6 +47,7 @@ def load_tariff() -> Tariff:
                 cluster_id=row.cluster_id,
                 sharing_mode=row.sharing_mode,
                 profile=row.profile,
+                group=row.group,
             )
         )
     return Tariff(
@@ -53,6 +59,7 @@ def load_tariff() -> Tariff:
             borrowed_factor=row.borrowed_factor,
             priority_factors={name: Decimal(value) for name, value in row.priority_factors.items()},
             idle=row.idle,
+            groups=groups[row.pk],
         )
         for row in RateVersion.objects.filter(state=RateVersion.State.PUBLISHED)
     )
@@ -67,13 +74,39 @@ def currencies_of(start: datetime) -> set[str]:
 
 
 def draft(
-    *, valid_from: datetime, currency: str, prices: Iterable[Mapping[str, Any]], **more: Any
+    *,
+    valid_from: datetime,
+    currency: str,
+    prices: Iterable[Mapping[str, Any]],
+    groups: Mapping[str, Iterable[Cluster]] | None = None,
+    **more: Any,
 ) -> RateVersion:
-    """A rate card that is not published yet. `prices`: columns of RatePrice, `amount` per hour; `more`: of RateVersion."""
+    """A rate card that is not published yet. `prices`: columns of RatePrice, `amount` per hour; `groups`: clusters by the
+    name that prices call them by; `more`: columns of RateVersion."""
     version = RateVersion.objects.create(valid_from=valid_from, currency=currency, **more)
-    for price in prices:  # one by one: each lands in the trail
+    for group, clusters in (groups or {}).items():  # one by one: each lands in the trail
+        for cluster in clusters:
+            RateGroupCluster.objects.create(version=version, group=group, cluster=cluster)
+    for price in prices:
         RatePrice.objects.create(version=version, **price)
     return version
+
+
+def draft_like(version_id: int, *, valid_from: datetime) -> RateVersion:
+    """A draft with all that a card says, to change what differs from then on."""
+    with transaction.atomic():
+        old = RateVersion.objects.get(pk=version_id)
+        same = ("currency", "borrowed_factor", "priority_factors", "idle", "note")
+        groups: defaultdict[str, list[Cluster]] = defaultdict(list)
+        for grouped in old.group_clusters.select_related("cluster"):
+            groups[grouped.group].append(grouped.cluster)
+        priced = ("basis", "cluster_id", "group", "model", "sharing_mode", "profile", "per", "amount")
+        return draft(
+            valid_from=valid_from,
+            prices=old.prices.order_by("pk").values(*priced),
+            groups=groups,
+            **{name: getattr(old, name) for name in same},
+        )
 
 
 def publish(version_id: int, *, by: User | None, now: datetime) -> RateVersion:
@@ -97,6 +130,16 @@ def _check(version: RateVersion) -> None:
     ):
         raise ValidationError(
             {"idle": _("To share idle capacity out, give it a price: one of the basis idle.")}
+        )
+    named = version.prices.exclude(group="").order_by("group").values_list("group", flat=True).distinct()
+    filled = set(version.group_clusters.values_list("group", flat=True))
+    empty = [group for group in named if group not in filled]
+    if empty:
+        raise ValidationError(
+            _(
+                "No cluster is in the group %(groups)s, which has prices: say which are, or take the prices out."
+            )
+            % {"groups": ", ".join(empty)}
         )
     start = version.valid_from
     if start.minute or start.second or start.microsecond:

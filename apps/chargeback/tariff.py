@@ -2,8 +2,8 @@
 
 Pure. Invariants
 - A version holds from its start until the next one's; it is never edited, so that what it made of use stays true.
-- Of the prices that fit, the closest wins: the cluster's own before any cluster's, then model with mode and profile,
-  model with mode, model alone.
+- Of the prices that fit, the closest wins: the cluster's own before its group's before any cluster's, then model with mode
+  and profile, model with mode, model alone.
 - What has no price is unpriced (None), never 0; a price of 0 is a price. A price per whole card needs to be told how
   much of a card a unit is; where nobody knows, there is no price.
 - Nothing is rounded here: amounts are fractions until a statement rounds each line once (`apps.core.money`).
@@ -31,9 +31,16 @@ class Per(StrEnum):
     CARD = "card"
 
 
+Where = int | str
+"""A cluster's id, the name of a group of clusters, "" for any cluster."""
+Key = tuple[str, Where, str, str, str]
+"""Basis, where, model, sharing mode, profile."""
+
+
 @dataclass(frozen=True, slots=True)
 class Price:
-    """`amount` for one hour of `per`. `cluster_id` None: of any; `sharing_mode`, `profile` "": any."""
+    """`amount` for one hour of `per`. `cluster_id` None: of the clusters of `group`, or, that being "", of any;
+    `sharing_mode`, `profile` "": any."""
 
     id: int
     basis: str
@@ -43,10 +50,11 @@ class Price:
     cluster_id: int | None = None
     sharing_mode: str = ""
     profile: str = ""
+    group: str = ""
 
     @property
-    def key(self) -> tuple[str, int | None, str, str, str]:
-        return self.basis, self.cluster_id, self.model, self.sharing_mode, self.profile
+    def key(self) -> Key:
+        return self.basis, self.cluster_id or self.group, self.model, self.sharing_mode, self.profile
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +90,7 @@ class Applied:
 @dataclass(frozen=True)
 class Version:
     """A published rate card. `borrowed_factor` and `priority_factors` (by priority class) multiply each other. `idle`: the
-    policy by which idle capacity is shared out, where it has a price."""
+    policy by which idle capacity is shared out, where it has a price. `groups`: by cluster, the group it is in."""
 
     id: int
     valid_from: datetime
@@ -91,6 +99,7 @@ class Version:
     borrowed_factor: Decimal = ONE
     priority_factors: Mapping[str, Decimal] = field(default_factory=dict)
     idle: str = "platform"
+    groups: Mapping[int, str] = field(default_factory=dict)
 
     @cached_property
     def bases(self) -> frozenset[str]:
@@ -98,14 +107,14 @@ class Version:
         return frozenset(price.basis for price in self.prices)
 
     @cached_property
-    def _by_key(self) -> dict[tuple[str, int | None, str, str, str], Price]:
+    def _by_key(self) -> dict[Key, Price]:
         return {price.key: price for price in self.prices}
 
     def applied_to(self, use: Use) -> Applied | None:
         """None: unpriced."""
         if not use.model:
             return None
-        for key in _keys(use):
+        for key in self._keys(use):
             price = self._by_key.get(key)
             if price is not None:
                 weight = Fraction(1) if price.per is Per.UNIT else use.equivalents
@@ -118,14 +127,16 @@ class Version:
         borrowed = self.borrowed_factor if use.borrowed else ONE
         return borrowed * self.priority_factors.get(use.priority_class, ONE)
 
-
-def _keys(use: Use) -> Iterator[tuple[str, int | None, str, str, str]]:
-    for cluster_id in (use.cluster_id, None):
-        yield use.basis, cluster_id, use.model, use.sharing_mode, use.profile
-        if use.profile:
-            yield use.basis, cluster_id, use.model, use.sharing_mode, ""
-        if use.sharing_mode:
-            yield use.basis, cluster_id, use.model, "", ""
+    def _keys(self, use: Use) -> Iterator[Key]:
+        """Of prices that fit, the closest first."""
+        group = self.groups.get(use.cluster_id, "")
+        places: tuple[Where, ...] = (use.cluster_id, group, "") if group else (use.cluster_id, "")
+        for where in places:
+            yield use.basis, where, use.model, use.sharing_mode, use.profile
+            if use.profile:
+                yield use.basis, where, use.model, use.sharing_mode, ""
+            if use.sharing_mode:
+                yield use.basis, where, use.model, "", ""
 
 
 class Tariff:

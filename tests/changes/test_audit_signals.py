@@ -35,6 +35,7 @@ NO_DEED: frozenset[type[Model]] = frozenset({apps.get_model("chargeback", "Budge
 Card: Any = apps.get_model("chargeback", "RateVersion")
 Budget: Any = apps.get_model("chargeback", "Budget")
 Price: Any = apps.get_model("chargeback", "RatePrice")
+Grouped: Any = apps.get_model("chargeback", "RateGroupCluster")
 
 
 def entries() -> list[Any]:
@@ -141,9 +142,8 @@ MAKERS: dict[type[Model], Callable[[], Any]] = {
     ),
     Reserve: lambda: Reserve.objects.create(cluster=cluster(), reason="spares", valid_from=NOON),
     Card: lambda: Card.objects.create(valid_from=NOON),
-    Price: lambda: Price.objects.create(
-        version=MAKERS[Card](), cluster=cluster(), model="H100", amount=Decimal("3.60")
-    ),
+    Price: lambda: Price.objects.create(version=MAKERS[Card](), model="H100", amount=Decimal("3.60")),
+    Grouped: lambda: Grouped.objects.create(version=MAKERS[Card](), group="training", cluster=cluster()),
     Budget: lambda: Budget.objects.create(team=team(), from_month="2026-03", amount=Decimal("12000")),
 }
 OTHERS: dict[Any, Callable[[], Any]] = {
@@ -200,7 +200,9 @@ def test_every_column_that_differs_is_recorded_and_nothing_else(model: type[Mode
 
 
 def test_relations_read_as_names_and_amounts_as_text() -> None:
-    MAKERS[Price]()
+    priced = MAKERS[Price]()
+    Price.objects.create(version=priced.version, cluster=cluster(), model="H100", amount=Decimal("3.60"))
+    priced.delete()
     sample_binding = binding_open(
         team=team(),
         cluster=Cluster.objects.get(),
@@ -209,7 +211,8 @@ def test_relations_read_as_names_and_amounts_as_text() -> None:
         name="lq",
         valid_from=NOON,
     )
-    rate, binding = (entry_of(action=f"{name}.create") for name in ("price", "binding"))
+    rate = entry_of(action="price.create", cluster_slug="east")
+    binding = entry_of(action="binding.create")
     assert rate.after["cluster"] == "east"
     assert rate.after["amount"] == "3.600000000"
     assert (binding.after["team"], binding.after["cluster"]) == ("red", "east")

@@ -2,7 +2,7 @@
 
 import json
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -12,6 +12,7 @@ from django.utils.translation import override
 from apps.accounts.models import Membership
 from apps.api.fields import DecimalText
 from apps.api.tests.world import MODEL, ROLES, World, held_hour, quarantine, usage_hour, workload
+from apps.chargeback.rate_cards import draft, publish
 from apps.core.windows import HOUR, floor_hour
 from apps.fleet.models import TeamBinding
 from apps.observations.models import ClusterObject, Node, Outcome, Source, SourceState
@@ -293,6 +294,7 @@ def test_rates_say_where_they_hold(world: World) -> None:
             "id": card["prices"][0]["id"],
             "basis": "reserved",
             "cluster": None,
+            "group": None,
             "model": MODEL,
             "sharing_mode": None,
             "profile": None,
@@ -300,6 +302,21 @@ def test_rates_say_where_they_hold(world: World) -> None:
             "price_per_hour": "2.5",
         }
     ]
+    assert card["groups"] == []
+
+
+def test_rates_say_which_clusters_a_groups_price_is_of(world: World) -> None:
+    made = draft(
+        valid_from=datetime(2027, 1, 1, tzinfo=UTC),
+        currency="USD",
+        groups={"training": [world.east]},
+        prices=[{"model": MODEL, "group": "training", "amount": Decimal(2)}],
+    )
+    publish(made.pk, by=None, now=world.now)
+    card = next(card for card in results(world, "guest", "rates/") if card["id"] == made.pk)
+    assert card["groups"] == [{"group": "training", "cluster": "east"}]
+    (price,) = card["prices"]
+    assert (price["cluster"], price["group"], price["price_per_hour"]) == (None, "training", "2")
 
 
 def test_a_failed_source_is_told_to_all_and_its_raw_error_to_platform_admins(world: World) -> None:

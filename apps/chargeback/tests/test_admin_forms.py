@@ -83,6 +83,7 @@ def card_given(factors: str) -> dict[str, Any]:
     return {
         "valid_from_0": "2026-03-01", "valid_from_1": "00:00", "currency": "USD", "borrowed_factor": "0.5",
         "priority_factors": factors, "idle": "platform", "note": "",
+        "group_clusters-TOTAL_FORMS": 0, "group_clusters-INITIAL_FORMS": 0,
         "prices-TOTAL_FORMS": 1, "prices-INITIAL_FORMS": 0, "prices-0-basis": "reserved",
         "prices-0-model": "H100", "prices-0-per": "unit", "prices-0-amount": "4",
     }  # fmt: skip
