@@ -65,7 +65,7 @@ class Place:
 class Spell:
     """One object was observed to hold `quantity` units of `resource` during [start, end). `on`: the flavor of reserved
     or nominal quota, the node of a pod. `since`: when the object was first seen, the same for all of its spells: who came first
-    has what there is."""
+    has what there is. `watched`: the kind of object that has to be seen for it, "" the pod or the work itself."""
 
     basis: Basis
     uid: str
@@ -77,6 +77,7 @@ class Spell:
     end: datetime
     since: datetime
     priority_class: str = ""
+    watched: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +127,7 @@ class Interval:
     team_id: int | None = None
     cost_centre: str = ""
     unit: Unit = Unit()
+    watched: str = ""
 
     @property
     def unit_seconds(self) -> Decimal:
@@ -145,8 +147,8 @@ Group = tuple[int, str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What spells are judged by. `gaps`: when the objects of a kind ("Workload", "PodGroup", "Pod") could not be
-    seen; `owners`: gapless; `units`: by (basis, cluster, flavor or node, resource); `nominal`, `node_units`: in order."""
+    """What spells are judged by. `gaps`: when the objects of a kind ("Workload", "PodGroup", "Pod", "ResourceClaim") could
+    not be seen; `owners`: gapless; `units`: by (basis, cluster, flavor or node, resource); `nominal`, `node_units`: in order."""
 
     owners: Mapping[Place, Sequence[Owned]]
     units: Mapping[tuple[Basis, int, str, str], Unit]
@@ -207,6 +209,7 @@ def _interval(spell: Spell, quantity: Decimal, start: datetime, end: datetime, s
         end=end,
         since=since,
         priority_class=spell.priority_class,
+        watched=spell.watched or ("Pod" if spell.basis is Basis.POD else spell.place.kind),
     )
 
 
@@ -216,9 +219,8 @@ def _seen(held: Sequence[Interval], gaps: Mapping[str, Sequence[Stretch]]) -> It
     for item in held:
         by_object[(item.basis, item.uid, item.place, item.on, item.resource)].append(item)
     for own in by_object.values():
-        kind = "Pod" if own[0].basis is Basis.POD else own[0].place.kind
         for item in own:
-            yield from _judged(item, own, gaps.get(kind, ()))
+            yield from _judged(item, own, gaps.get(item.watched, ()))
 
 
 def _judged(item: Interval, own: Sequence[Interval], gaps: Sequence[Stretch]) -> Iterator[Interval]:

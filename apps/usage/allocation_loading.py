@@ -7,7 +7,7 @@ Invariants
 - What lasts reaches to the last good pull of its source.
 - Accelerators only, those that no vendor file knows among them: they have no price and are not lost. A pod that a
   ResourceClaim serves holds nothing of the resource that it names: the claim holds its devices (`claims`), once, as far
-  as pods are known, and is capped by the node together with them."""
+  as claims are known, and is capped by the node together with pods."""
 
 from __future__ import annotations
 
@@ -40,8 +40,9 @@ class Loaded:
 
 def fill_held(*, cluster: Cluster, start: datetime, end: datetime, until: Mapping[str, datetime]) -> Loaded:
     """Make the temporary table `held` (see `allocation_sql`). `until`: how far the facts of each kind ("Workload",
-    "PodGroup", "Pod") are known. Only within a transaction, at whose end the table goes."""
-    gaps = unseen(cluster, start, end)
+    "PodGroup", "Pod", and "ResourceClaim" where there are claims: `watched_by`) are known. Only within a transaction, at whose
+    end the table goes."""
+    gaps = {kind: found for kind, found in unseen(cluster, start, end).items() if kind in until}
     edges = [stretch for stretches in gaps.values() for stretch in stretches]
     low = min([start, *(stretch.start for stretch in edges)])
     high = max([end, *(stretch.end for stretch in edges)])
@@ -50,6 +51,7 @@ def fill_held(*, cluster: Cluster, start: datetime, end: datetime, until: Mappin
         "start": low,
         "end": high,
         "states": list(HOLDING_STATES),
+        "until_ResourceClaim": until["Pod"],
         **{f"until_{kind}": at for kind, at in until.items()},
     }
     with connection.cursor() as cursor:
@@ -83,7 +85,7 @@ def spells(cluster: Cluster) -> Iterator[Spell]:
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT basis, uid, kind, namespace, queue_name, queue, place, resource, quantity, low, high, since,"
-            " priority_class FROM held"
+            " priority_class, watched FROM held"
         )
         for basis, uid, kind, namespace, queue_name, queue, on, *rest in cursor:
             place = Place(cluster.pk, kind, namespace, queue_name, queue)
@@ -189,5 +191,6 @@ def _add_promised(
                         place.queue,
                     ),
                     *(spell.on, spell.resource, spell.quantity, spell.start, spell.end, spell.since, ""),
+                    place.kind,
                 )
             )

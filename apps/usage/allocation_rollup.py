@@ -35,7 +35,7 @@ from apps.usage.commitments import KIND_OF_WORK
 from apps.usage.late import late_from, newest_told, taken_back
 from apps.usage.limits import Beyond, Limit, Member, beyond
 from apps.usage.models import ALLOCATION, AllocationHour, Watermark
-from apps.usage.remembering import LONGEST_INTERVALS, SOURCE_OF_SUPPLY, SOURCES, note_present
+from apps.usage.remembering import LONGEST_INTERVALS, SOURCE_OF_SUPPLY, note_present, watched_by
 from apps.usage.services import REDO_AT_MOST, observed_until
 from apps.usage.supply_rollup import add_supply
 
@@ -58,7 +58,7 @@ def rollup_allocation(
         return AllocationRollup(None, None, 0)
     if cluster.enabled:
         note_present(cluster=cluster, now=now)
-    observed = observed_until(cluster=cluster, now=now, sources=SOURCES)
+    observed = observed_until(cluster=cluster, now=now, sources=watched_by(cluster))
     until, done_until = max(observed.values()), floor_hour(max(min(observed.values()), now - REDO_AT_MOST))
     observed |= _nodes_until(cluster, now)
     newest, newest_run = newest_told(cluster, now)

@@ -16,13 +16,14 @@ FOR_MANY = ("jit = off", "work_mem = '64MB'")
 MAKE_HELD = """
 CREATE TEMPORARY TABLE held (
   basis text, uid text, kind text, namespace text, queue_name text, queue text, place text, resource text,
-  quantity numeric, low timestamptz, high timestamptz, since timestamptz, priority_class text) ON COMMIT DROP
+  quantity numeric, low timestamptz, high timestamptz, since timestamptz, priority_class text, watched text)
+ON COMMIT DROP
 """
 RESERVED = """
 INSERT INTO held
 SELECT 'reserved', s.uid, s.kind, s.namespace, s.queue_name, s.queue, coalesce(u.flavor, ''), u.resource, u.quantity,
   s.started_at, s.high, coalesce(w.first_seen_at, min(s.started_at) OVER (PARTITION BY s.uid)),
-  coalesce(w.priority_class, '')
+  coalesce(w.priority_class, ''), s.kind
 FROM (
   SELECT *, least(coalesce(ended_at, 'infinity'),
     CASE kind WHEN 'PodGroup' THEN %(until_PodGroup)s ELSE %(until_Workload)s END) AS high
@@ -38,7 +39,7 @@ BOUND = """
 INSERT INTO held
 SELECT 'pod', p.uid, CASE WHEN p.pod_group <> '' THEN 'PodGroup' ELSE 'Workload' END, p.namespace, p.queue_name,
   CASE WHEN p.pod_group <> '' THEN p.queue_name ELSE coalesce(q.spec ->> 'cluster_queue', '') END,
-  p.node_name, r.key, r.value::numeric, p.bound_at, p.high, p.first_seen_at, ''
+  p.node_name, r.key, r.value::numeric, p.bound_at, p.high, p.first_seen_at, '', 'Pod'
 FROM (
   SELECT *, least(coalesce(finished_at, gone_at, 'infinity'), %(until_Pod)s) AS high
   FROM observations_pod
@@ -55,11 +56,11 @@ CLAIMED = """
 INSERT INTO held
 SELECT 'pod', c.uid, c.kind, c.namespace, c.queue_name,
   CASE WHEN c.kind = 'PodGroup' THEN c.queue_name ELSE coalesce(q.spec ->> 'cluster_queue', '') END,
-  c.node, c.resource, c.units, c.low, c.high, c.since, ''
+  c.node, c.resource, c.units, c.low, c.high, c.since, '', 'ResourceClaim'
 FROM (
   SELECT uid, kind, namespace, queue_name, node, resource, units, seen_from AS low,
     least(coalesce(lead(seen_from) OVER (PARTITION BY uid, node, resource ORDER BY seen_from), 'infinity'),
-      %(until_Pod)s) AS high,
+      %(until_ResourceClaim)s) AS high,
     min(seen_from) OVER (PARTITION BY uid) AS since
   FROM usage_claimseen WHERE cluster_id = %(cluster)s
 ) c
@@ -69,8 +70,8 @@ WHERE c.units > 0 AND c.low < c.high AND c.low < %(end)s AND c.high > %(start)s
   AND c.resource = ANY(%(resources)s)
 """
 COPY_HELD = """
-COPY held (basis, uid, kind, namespace, queue_name, queue, place, resource, quantity, low, high, since, priority_class)
-FROM STDIN
+COPY held (basis, uid, kind, namespace, queue_name, queue, place, resource, quantity, low, high, since, priority_class,
+  watched) FROM STDIN
 """
 # What of resources there is in the stretch, so that their names are judged once.
 RESOURCES = """
@@ -106,7 +107,6 @@ LEFT JOIN (SELECT DISTINCT group_id, basis, queue, place, resource FROM limits) 
 """  # noqa: S608
 
 GAPS = """unnest(%(gap_kind)s::text[], %(gap_from)s::timestamptz[], %(gap_to)s::timestamptz[]) AS g(kind, low, high)"""
-_WATCHED = "CASE h.basis WHEN 'pod' THEN 'Pod' ELSE h.kind END"
 _SAME = " AND ".join(
     f"o.{name} = h.{name}"
     for name in ("basis", "uid", "kind", "namespace", "queue_name", "queue", "place", "resource")
@@ -117,7 +117,7 @@ MAKE_COUNTED = f"""
 CREATE TEMPORARY TABLE counted ON COMMIT DROP AS
 SELECT row_number() OVER () AS n, k.kind_id, h.uid, h.since, h.quantity, h.low, h.high, 'observed'::text AS seen
 FROM held h JOIN kinds k ON {_OF_KIND}
-WHERE NOT EXISTS (SELECT 1 FROM {GAPS} WHERE g.kind = {_WATCHED} AND g.low < h.high AND g.high > h.low)
+WHERE NOT EXISTS (SELECT 1 FROM {GAPS} WHERE g.kind = h.watched AND g.low < h.high AND g.high > h.low)
 """  # noqa: S608
 # Spells that a time touches in which nobody could look: cut at its edges, and inside of it the part that the same object
 # had both before and after is bridged, the rest left out.
@@ -125,17 +125,17 @@ ADD_JUDGED = f"""
 WITH gaps AS (SELECT * FROM {GAPS}),
 touched AS (
   SELECT row_number() OVER () AS t, h.* FROM held h
-  WHERE EXISTS (SELECT 1 FROM gaps g WHERE g.kind = {_WATCHED} AND g.low < h.high AND g.high > h.low)),
+  WHERE EXISTS (SELECT 1 FROM gaps g WHERE g.kind = h.watched AND g.low < h.high AND g.high > h.low)),
 edges AS (
   SELECT t, low AS at FROM touched UNION SELECT t, high FROM touched
-  UNION SELECT h.t, e.at FROM touched h JOIN gaps g ON g.kind = {_WATCHED}
+  UNION SELECT h.t, e.at FROM touched h JOIN gaps g ON g.kind = h.watched
     CROSS JOIN LATERAL (VALUES (g.low), (g.high)) AS e(at) WHERE e.at > h.low AND e.at < h.high),
 pieces AS (SELECT t, at AS piece_low, lead(at) OVER (PARTITION BY t ORDER BY at) AS piece_high FROM edges),
 judged AS (
   SELECT h.*, p.piece_low, p.piece_high, g.low IS NULL AS open,
     least(h.quantity, {_HOLDING.format(at="g.low")}, {_HOLDING.format(at="g.high")}) AS sure
   FROM pieces p JOIN touched h USING (t)
-  LEFT JOIN gaps g ON g.kind = {_WATCHED} AND g.low <= p.piece_low AND g.high >= p.piece_high
+  LEFT JOIN gaps g ON g.kind = h.watched AND g.low <= p.piece_low AND g.high >= p.piece_high
   WHERE p.piece_high IS NOT NULL)
 INSERT INTO counted
 SELECT (SELECT coalesce(max(n), 0) FROM counted) + row_number() OVER (), k.kind_id, h.uid, h.since, part.quantity,

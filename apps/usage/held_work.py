@@ -19,7 +19,7 @@ from apps.fleet.selectors import UNBOUND
 from apps.observations.models import ClusterObject, Pod, StateSpan
 from apps.usage.allocation import Basis, Interval, Unit, clip, intervals
 from apps.usage.allocation_loading import fill_held, spells
-from apps.usage.remembering import SOURCES
+from apps.usage.remembering import watched_by
 from apps.usage.services import observed_until
 
 
@@ -55,7 +55,7 @@ def held_work(
     that."""
     start, end = window.start, window.end
     with transaction.atomic():
-        until = observed_until(cluster=cluster, now=now, sources=SOURCES)
+        until = observed_until(cluster=cluster, now=now, sources=watched_by(cluster))
         loaded = fill_held(cluster=cluster, start=start, end=end, until=until)
         found = intervals((one for one in spells(cluster) if one.basis is basis), loaded.around)
     teams = {one.pk: one for one in Team.objects.all()}

@@ -19,7 +19,7 @@ from apps.capacity.facts import Fleet, load_fleet
 from apps.capacity.promised import reached_by_flavor
 from apps.core.quantity import plain
 from apps.fleet.models import Cluster
-from apps.observations.models import CollectionRun, Outcome, Source
+from apps.observations.models import ClusterObject, CollectionRun, Outcome, Source
 from apps.quotas.history import walk
 from apps.quotas.rows import QueueNode
 from apps.quotas.selectors import queue_forest
@@ -27,9 +27,10 @@ from apps.usage.accounted import is_held
 from apps.usage.allocation import Basis, Group, Stretch, Unit, gaps_between
 from apps.usage.commitments import KIND_OF_WORK, Standing
 from apps.usage.limits import Limit
-from apps.usage.models import CostCentreSeen, PromiseSeen, SupplySeen, UnitSeen, UnseenStretch
+from apps.usage.models import ClaimSeen, CostCentreSeen, PromiseSeen, SupplySeen, UnitSeen, UnseenStretch
 
 SOURCES: Mapping[str, str] = {"Workload": Source.KUEUE, "PodGroup": Source.VOLCANO, "Pod": Source.PODS}
+SOURCE_OF_CLAIMS: Mapping[str, str] = {"ResourceClaim": Source.DEVICES}
 SOURCE_OF_SUPPLY: Mapping[str, str] = {"Node": Source.NODES}
 LONGEST_INTERVALS = 4
 """Pulls further apart than this many intervals leave a stretch in which nobody could look."""
@@ -48,6 +49,14 @@ def note_present(*, cluster: Cluster, now: datetime) -> None:
     _note_cost_centres(now)
     _note_promises(cluster, now)
     _note_unseen(cluster, now)
+
+
+def watched_by(cluster: Cluster) -> Mapping[str, str]:
+    """The sources that see what holds devices, by kind. Where there are no claims, their source holds nothing back."""
+    claims = ClusterObject.objects.filter(cluster=cluster, kind="ResourceClaim")
+    if claims.exists() or ClaimSeen.objects.filter(cluster=cluster).exists():
+        return {**SOURCES, **SOURCE_OF_CLAIMS}
+    return SOURCES
 
 
 # ---- units ----------------------------------------------------------------------------------------------------------
@@ -269,7 +278,7 @@ def unseen(cluster: Cluster, start: datetime, end: datetime) -> Mapping[str, Seq
 def _note_unseen(cluster: Cluster, now: datetime) -> None:
     longest = LONGEST_INTERVALS * settings.COLLECT_INTERVAL_SECONDS
     fresh = []
-    for kind, source in {**SOURCES, **SOURCE_OF_SUPPLY}.items():
+    for kind, source in {**watched_by(cluster), **SOURCE_OF_SUPPLY}.items():
         pulls = CollectionRun.objects.filter(
             cluster=cluster,
             source=source,

@@ -53,8 +53,9 @@ class CostCentreSeen(models.Model):
 
 
 class UnseenStretch(models.Model):
-    """Nobody could see objects of `kind` ("Workload", "PodGroup", "Pod") of the cluster during [started_at, ended_at):
-    between two good pulls that are further apart than a few intervals. Kept longer than the log of pulls."""
+    """Nobody could see objects of `kind` ("Workload", "PodGroup", "Pod", "ResourceClaim", "Node") of the cluster during
+    [started_at, ended_at): between two good pulls that are further apart than a few intervals. Kept longer than the log of
+    pulls."""
 
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, db_index=False, related_name="+")
     kind = models.CharField(max_length=20)

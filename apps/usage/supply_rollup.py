@@ -35,7 +35,8 @@ def add_supply(
     until: Mapping[str, datetime],
     given: Mapping[str, Any],
 ) -> int:
-    """Write the rows of [start, end) anew. `until`: how far nodes ("Node") and pods ("Pod") are known; `given`: the
+    """Write the rows of [start, end) anew. `until`: how far nodes ("Node"), pods ("Pod") and
+    claims are known; `given`: the
     parameters of slots and units."""
     SupplyHour.objects.filter(cluster=cluster, starts_at__gte=start, starts_at__lt=end).delete()
     unseen = unseen_in(around.gaps, until, start, end)
@@ -71,8 +72,8 @@ def drop_old_supply(*, now: datetime) -> int:
 def unseen_in(
     gaps: Mapping[str, Sequence[Stretch]], until: Mapping[str, datetime], start: datetime, end: datetime
 ) -> list[Stretch]:
-    """When nodes or pods could not be seen: in both cases nobody knows what was idle."""
-    kinds = ("Node", "Pod")
+    """When nodes, pods, or claims where there are any, could not be seen: in each case nobody knows what was idle."""
+    kinds = [kind for kind in ("Node", "Pod", "ResourceClaim") if kind in until]
     past = [Stretch(until[kind], end) for kind in kinds if until[kind] < end]
     return merged([*past, *(gap for kind in kinds for gap in gaps.get(kind, ()))], start, end)
 

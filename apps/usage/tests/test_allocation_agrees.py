@@ -50,7 +50,9 @@ def histories(draw: st.DrawFn) -> dict[str, Any]:
         ),
         "pods": draw(st.lists(st.tuples(st.sampled_from(["qa", "qb"]), piece), max_size=5)),
         "claims": draw(st.lists(st.tuples(st.sampled_from(["main", ""]), piece), max_size=3)),
-        "gaps": draw(st.lists(st.tuples(st.sampled_from(["Workload", "Pod"]), minutes), max_size=2)),
+        "gaps": draw(
+            st.lists(st.tuples(st.sampled_from(["Workload", "Pod", "ResourceClaim"]), minutes), max_size=3)
+        ),
         "limits": draw(st.lists(st.tuples(minutes, st.sampled_from([None, "0", "3", "6"])), max_size=3)),
         "stops": draw(st.lists(st.tuples(minutes, st.sampled_from(["", "stopped"])), max_size=2)),
         "moved": draw(minutes),
@@ -132,7 +134,7 @@ def fill(history: dict[str, Any]) -> Cluster:
 
 
 def from_intervals(cluster: Cluster) -> dict[Key, Fraction]:
-    until = dict.fromkeys(("Workload", "PodGroup", "Pod"), hours(LENGTH))
+    until = dict.fromkeys(("Workload", "PodGroup", "Pod", "ResourceClaim"), hours(LENGTH))
     with transaction.atomic():
         loaded = fill_held(cluster=cluster, start=hours(0), end=hours(LENGTH), until=until)
         found = intervals(spells(cluster), loaded.around)

@@ -20,12 +20,21 @@ from hypothesis import strategies as st
 from apps.admissions.tests.builders import bind, hours, local_queue, make_team
 from apps.capacity.tests import builders
 from apps.fleet.models import Cluster
-from apps.observations.models import ClusterObject, Node, Pod, SourceState
+from apps.observations.models import ClusterObject, Node, Pod, Source, SourceState
 from apps.usage.allocation_loading import fill_held, spells
 from apps.usage.allocation_rollup import rollup_allocation
 from apps.usage.claims import ClaimNow, On, Step, Whose, new_steps
 from apps.usage.claims_noting import drop_old_claims, note_claims
-from apps.usage.models import AllocationHour, ClaimSeen, SupplyHour, UnitSeen
+from apps.usage.models import (
+    ALLOCATION,
+    AllocationHour,
+    ClaimSeen,
+    SupplyHour,
+    UnitSeen,
+    UnseenStretch,
+    Watermark,
+)
+from apps.usage.remembering import watched_by
 from apps.usage.supply import imbalances
 
 FILE = Path(__file__).parents[3] / "tests" / "data" / "chargeback" / "claims.yaml"
@@ -131,7 +140,7 @@ def test_six_hours_by_hand() -> None:
     assert buckets == {"held": expected["held"], "idle": expected["idle"]}
     assert imbalances(start=hours(0), end=hours(end), clusters=[cluster.pk]) == []
     by_node: defaultdict[str, Decimal] = defaultdict(Decimal)
-    until = dict.fromkeys(("Workload", "PodGroup", "Pod"), hours(end))
+    until = dict.fromkeys(("Workload", "PodGroup", "Pod", "ResourceClaim"), hours(end))
     with transaction.atomic():
         fill_held(cluster=cluster, start=hours(0), end=hours(end), until=until)
         for one in spells(cluster):
@@ -161,6 +170,65 @@ def test_what_claims_hold_beyond_their_node_is_not_charged() -> None:
     rows = AllocationHour.objects.filter(basis="pod").order_by("seen")
     assert list(rows.values_list("seen", "unit_seconds")) == [("beyond", D(1800)), ("observed", D(3600))]
     assert imbalances(start=hours(0), end=hours(1), clusters=[cluster.pk]) == []
+
+
+# From → until, in hours, of one card each; nobody saw claims from 2 to 3, and nobody pods from 4 to 5.
+IN_AN_OUTAGE = {
+    "before and after": (0, 6, {"observed": 5, "bridged": 1}),
+    "begun inside": (2.5, 6, {"observed": 3, "left_out": 0.5}),
+    "gone inside": (0, 2.5, {"observed": 2, "left_out": 0.5}),
+    "only the pods' outage": (4, 5, {"observed": 1}),
+}
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("name", IN_AN_OUTAGE)
+def test_claims_are_unseen_when_claims_could_not_be_read_and_not_when_pods_could_not(name: str) -> None:
+    cluster = make_nodes()
+    SourceState.objects.update(last_ok_at=hours(6), last_run_at=hours(6))
+    cluster.enabled = False  # what is noted stands below
+    begun, over, expected = IN_AN_OUTAGE[name]
+    ClusterObject.objects.create(
+        cluster=cluster, uid="c", kind="ResourceClaim", namespace="ml", name="c", status={"allocated": False},
+        first_seen_at=hours(0), observed_at=hours(6),
+    )  # fmt: skip
+    for at, units in ((begun, D(1)), (over, D(0))):
+        ClaimSeen.objects.create(
+            cluster=cluster, uid="c", namespace="ml", node=CARD.node, resource=CARD.resource, kind="Workload",
+            queue_name="main", units=units, seen_from=hours(at),
+        )  # fmt: skip
+    for kind, low, high in (("ResourceClaim", 2, 3), ("Pod", 4, 5)):
+        UnseenStretch.objects.create(cluster=cluster, kind=kind, started_at=hours(low), ended_at=hours(high))
+    rollup_allocation(cluster=cluster, now=hours(6))
+    found: defaultdict[str, Decimal] = defaultdict(Decimal)
+    for row in AllocationHour.objects.filter(basis="pod"):
+        found[row.seen] += row.unit_seconds / 3600
+    assert found == expected
+
+
+@pytest.mark.django_db
+def test_claims_are_known_as_far_as_they_were_read() -> None:
+    """Pods were read until six, claims until four: nobody knows of the last two hours, and they are done again later."""
+    cluster = make_nodes()
+    look(cluster, 3.5)
+    SourceState.objects.update(last_ok_at=hours(6))
+    SourceState.objects.filter(source=Source.DEVICES).update(last_ok_at=hours(4))
+    rollup_allocation(cluster=cluster, now=hours(6))
+    rows = AllocationHour.objects.filter(basis="pod")
+    assert rows.exists()
+    assert not rows.filter(ends_at__gt=hours(4)).exists()
+    assert Watermark.objects.get(cluster=cluster, rollup=ALLOCATION).done_until == hours(4)
+
+
+@pytest.mark.django_db
+def test_where_there_are_no_claims_their_source_holds_nothing_back() -> None:
+    cluster = make_nodes()
+    SourceState.objects.update(last_ok_at=hours(6))
+    SourceState.objects.filter(source=Source.DEVICES).update(last_ok_at=hours(1))
+    assert "ResourceClaim" not in watched_by(cluster)
+    claim = case()["claims"][0]
+    show_claim(cluster, claim, claim["held"][0], claim["held"][0]["from"])
+    assert watched_by(cluster)["ResourceClaim"] == Source.DEVICES
 
 
 @pytest.mark.django_db

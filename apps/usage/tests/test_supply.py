@@ -20,6 +20,7 @@ from apps.usage.allocation import Stretch
 from apps.usage.allocation_loading import fill_held, spells
 from apps.usage.allocation_rollup import rollup_allocation
 from apps.usage.models import AllocationHour, SupplyHour, SupplySeen, UnitSeen, UnseenStretch
+from apps.usage.remembering import watched_by
 from apps.usage.spans import Held
 from apps.usage.supply import imbalances, supply
 from apps.usage.supply_hours import NOT_SUPPLY, Offer, between, merged, supply_seconds
@@ -256,7 +257,7 @@ def test_computed_hours_are_those_of_every_node(
                 cluster=cluster, kind="Node", started_at=low, ended_at=low + timedelta(minutes=50)
             )
         rollup_allocation(cluster=cluster, now=hours(length))
-        until = dict.fromkeys(("Workload", "PodGroup", "Pod", "Node"), hours(length))
+        until = dict.fromkeys((*watched_by(cluster), "Node"), hours(length))
         with transaction.atomic():
             around = fill_held(cluster=cluster, start=hours(0), end=hours(length), until=until).around
             taken = [Held(one.start, one.end, one.quantity) for one in spells(cluster) if one.basis == "pod"]
