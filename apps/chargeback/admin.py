@@ -18,7 +18,7 @@ from apps.accounts.admin import FinanceOrPlatformAdmin
 from apps.accounts.models import User
 from apps.chargeback.budgets import check
 from apps.chargeback.form_fields import FactorsField, PercentsField
-from apps.chargeback.models import Budget, BudgetNotice, RateGroupCluster, RatePrice, RateVersion
+from apps.chargeback.models import PRICE_KEY, Budget, BudgetNotice, RateGroupCluster, RatePrice, RateVersion
 from apps.chargeback.periods import Month
 from apps.chargeback.rate_cards import draft_like, publish
 
@@ -41,8 +41,8 @@ def _is_published(version: RateVersion | None) -> bool:
     return version is not None and version.state == RateVersion.State.PUBLISHED
 
 
-class PartOfCard(FinanceOrPlatformAdmin):
-    """What is edited as long as its card is a draft."""
+class WhileDraft(FinanceOrPlatformAdmin):
+    """A rate card and its parts are edited as long as it is a draft."""
 
     def has_add_permission(self, request: HttpRequest, obj: RateVersion | None = None) -> bool:
         return super().has_add_permission(request) and not _is_published(obj)
@@ -65,9 +65,7 @@ class PricesOnce(forms.BaseInlineFormSet):  # type: ignore[type-arg]
             row = form.cleaned_data if form.is_valid() else {}
             if not row or row.get("DELETE"):
                 continue
-            key = tuple(
-                row[name] for name in ("basis", "cluster", "group", "model", "sharing_mode", "profile")
-            )
+            key = tuple(row[name] for name in PRICE_KEY)
             if key in seen:
                 form.add_error(
                     None,
@@ -78,12 +76,12 @@ class PricesOnce(forms.BaseInlineFormSet):  # type: ignore[type-arg]
             seen.add(key)
 
 
-class Groups(PartOfCard, GroupInline):
+class Groups(WhileDraft, GroupInline):
     model = RateGroupCluster
     extra = 2
 
 
-class Prices(PartOfCard, PriceInline):
+class Prices(WhileDraft, PriceInline):
     model = RatePrice
     formset = PricesOnce
     extra = 3
@@ -98,7 +96,7 @@ class RateVersionForm(VersionForm):
 
 
 @admin.register(RateVersion)
-class RateVersionAdmin(FinanceOrPlatformAdmin, VersionAdmin):
+class RateVersionAdmin(WhileDraft, VersionAdmin):
     form = RateVersionForm
     list_display = ("valid_from", "currency", "state", "idle", "published_at", "published_by", "note")
     list_filter = ("state", "currency")
@@ -106,12 +104,6 @@ class RateVersionAdmin(FinanceOrPlatformAdmin, VersionAdmin):
     readonly_fields = ("state", "published_at", "published_by")
     inlines = (Groups, Prices)
     actions = ("publish_these", "draft_like_these")
-
-    def has_change_permission(self, request: HttpRequest, obj: RateVersion | None = None) -> bool:
-        return super().has_change_permission(request, obj) and not _is_published(obj)
-
-    def has_delete_permission(self, request: HttpRequest, obj: RateVersion | None = None) -> bool:
-        return super().has_delete_permission(request, obj) and not _is_published(obj)
 
     @admin.action(description=_("Publish these rate cards"), permissions=["change"])
     def publish_these(self, request: HttpRequest, chosen: QuerySet[RateVersion]) -> None:

@@ -16,6 +16,7 @@ from apps.fleet.models import Cluster
 from apps.usage.kinds import KindOfUnit
 
 __all__ = [
+    "PRICE_KEY",
     "BillingPeriod",
     "Budget",
     "BudgetCrossing",
@@ -76,6 +77,10 @@ class RateVersion(models.Model):
         return f"{self.currency} {self.valid_from:%Y-%m-%d %H:%M}Z ({self.get_state_display()})"
 
 
+PRICE_KEY = ("basis", "cluster", "group", "model", "sharing_mode", "profile")
+"""What a card has one price of at most."""
+
+
 class RatePrice(models.Model):
     """What one hour of one unit (or of one whole card's worth) costs; the closest price wins (see `tariff`). It is of one
     cluster, of the clusters of one `group` of its card, or of any."""
@@ -107,7 +112,7 @@ class RatePrice(models.Model):
         verbose_name_plural = _("prices")
         constraints: ClassVar[list[models.BaseConstraint]] = [
             models.UniqueConstraint(
-                fields=["version", "basis", "cluster", "group", "model", "sharing_mode", "profile"],
+                fields=["version", *PRICE_KEY],
                 nulls_distinct=False,
                 name="rate_price_of_group_once",
             ),

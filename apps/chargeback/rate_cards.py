@@ -13,12 +13,12 @@ from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.db import transaction
-from django.db.models import Prefetch, QuerySet
+from django.db.models import Model, Prefetch, QuerySet
 from django.utils.translation import gettext as _
 
 from apps.accounts.models import User
 from apps.chargeback.factors import factor_faults
-from apps.chargeback.models import BillingPeriod, RateGroupCluster, RatePrice, RateVersion
+from apps.chargeback.models import PRICE_KEY, BillingPeriod, RateGroupCluster, RatePrice, RateVersion
 from apps.chargeback.tariff import Per, Price, Tariff, Version
 from apps.fleet.models import Cluster
 
@@ -32,36 +32,32 @@ def published() -> QuerySet[RateVersion]:
 
 def load_tariff() -> Tariff:
     """Three queries."""
-    groups: defaultdict[int, dict[int, str]] = defaultdict(dict)
-    for grouped in RateGroupCluster.objects.filter(version__state=RateVersion.State.PUBLISHED):
-        groups[grouped.version_id][grouped.cluster_id] = grouped.group
-    prices: defaultdict[int, list[Price]] = defaultdict(list)
-    for row in RatePrice.objects.filter(version__state=RateVersion.State.PUBLISHED).order_by("pk"):
-        prices[row.version_id].append(
-            Price(
-                id=row.pk,
-                basis=row.basis,
-                model=row.model,
-                amount=row.amount,
-                per=Per(row.per),
-                cluster_id=row.cluster_id,
-                sharing_mode=row.sharing_mode,
-                profile=row.profile,
-                group=row.group,
-            )
-        )
     return Tariff(
         Version(
-            id=row.pk,
-            valid_from=row.valid_from,
-            currency=row.currency,
-            prices=tuple(prices[row.pk]),
-            borrowed_factor=row.borrowed_factor,
-            priority_factors={name: Decimal(value) for name, value in row.priority_factors.items()},
-            idle=row.idle,
-            groups=groups[row.pk],
+            id=card.pk,
+            valid_from=card.valid_from,
+            currency=card.currency,
+            prices=tuple(_price(row) for row in card.prices.all()),
+            borrowed_factor=card.borrowed_factor,
+            priority_factors={name: Decimal(value) for name, value in card.priority_factors.items()},
+            idle=card.idle,
+            groups={row.cluster_id: row.group for row in card.group_clusters.all()},
         )
-        for row in RateVersion.objects.filter(state=RateVersion.State.PUBLISHED)
+        for card in published()
+    )
+
+
+def _price(row: RatePrice) -> Price:
+    return Price(
+        id=row.pk,
+        basis=row.basis,
+        model=row.model,
+        amount=row.amount,
+        per=Per(row.per),
+        cluster_id=row.cluster_id,
+        sharing_mode=row.sharing_mode,
+        profile=row.profile,
+        group=row.group,
     )
 
 
@@ -96,17 +92,20 @@ def draft_like(version_id: int, *, valid_from: datetime) -> RateVersion:
     """A draft with all that a card says, to change what differs from then on."""
     with transaction.atomic():
         old = RateVersion.objects.get(pk=version_id)
-        same = ("currency", "borrowed_factor", "priority_factors", "idle", "note")
         groups: defaultdict[str, list[Cluster]] = defaultdict(list)
         for grouped in old.group_clusters.select_related("cluster"):
             groups[grouped.group].append(grouped.cluster)
-        priced = ("basis", "cluster_id", "group", "model", "sharing_mode", "profile", "per", "amount")
+        prices = old.prices.select_related("cluster").order_by("pk")
         return draft(
             valid_from=valid_from,
-            prices=old.prices.order_by("pk").values(*priced),
+            prices=[_columns(price, *PRICE_KEY, "per", "amount") for price in prices],
             groups=groups,
-            **{name: getattr(old, name) for name in same},
+            **_columns(old, "currency", "borrowed_factor", "priority_factors", "idle", "note"),
         )
+
+
+def _columns(row: Model, *names: str) -> dict[str, Any]:
+    return {name: getattr(row, name) for name in names}
 
 
 def publish(version_id: int, *, by: User | None, now: datetime) -> RateVersion:
@@ -131,9 +130,8 @@ def _check(version: RateVersion) -> None:
         raise ValidationError(
             {"idle": _("To share idle capacity out, give it a price: one of the basis idle.")}
         )
-    named = version.prices.exclude(group="").order_by("group").values_list("group", flat=True).distinct()
-    filled = set(version.group_clusters.values_list("group", flat=True))
-    empty = [group for group in named if group not in filled]
+    unfilled = version.prices.exclude(group="").exclude(group__in=version.group_clusters.values("group"))
+    empty = list(unfilled.order_by("group").values_list("group", flat=True).distinct())
     if empty:
         raise ValidationError(
             _(

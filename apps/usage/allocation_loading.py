@@ -51,7 +51,7 @@ def fill_held(*, cluster: Cluster, start: datetime, end: datetime, until: Mappin
         "start": low,
         "end": high,
         "states": list(HOLDING_STATES),
-        "until_ResourceClaim": until["Pod"],
+        "until_ResourceClaim": until["Pod"],  # where there are no claims, no row asks for it
         **{f"until_{kind}": at for kind, at in until.items()},
     }
     with connection.cursor() as cursor:

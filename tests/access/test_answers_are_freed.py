@@ -17,9 +17,9 @@ from django.test import RequestFactory
 from django.test.client import ClientHandler
 
 from apps.accounts.tokens import make_token
-from apps.api.tests.world import World, change_requests, quarantine
+from apps.api.tests.world import World
 
-from .test_roles import CASES
+from .test_roles import CASES, address
 
 # What a form refuses keeps a traceback, and so the answer; that one is short.
 READ_BY_ADMINS = [(name, path) for name, path, expected in CASES if expected[-1] == 200]
@@ -36,9 +36,6 @@ def _sent(environ: dict[str, Any]) -> weakref.ref[HttpResponseBase]:
 
 @pytest.mark.parametrize(("name", "path"), READ_BY_ADMINS, ids=[path for _name, path in READ_BY_ADMINS])
 def test_an_answer_is_freed_as_soon_as_it_has_been_sent(world: World, name: str, path: str) -> None:
-    named = {"quarantine": quarantine(world).pk}
-    if "_change}" in path:
-        named |= {f"{name}_change": request.pk for name, request in change_requests(world).items()}
     client = world.client("admin")
     factory = RequestFactory()
     factory.cookies = client.cookies
@@ -46,7 +43,7 @@ def test_an_answer_is_freed_as_soon_as_it_has_been_sent(world: World, name: str,
     if path.startswith("/api/v1/"):
         text = make_token(world.users["admin"], name="reads", scope="read", days=1, now=world.now)[1]
         headers = {"Authorization": f"Bearer {text}"}
-    environ = factory.get(path.format(**named), headers=headers).environ
+    environ = factory.get(address(world, path), headers=headers).environ
     gc.collect()
     gc.disable()
     try:

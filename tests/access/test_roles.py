@@ -377,6 +377,14 @@ ROUTES: dict[str, list[Case]] = {
 CASES = [(name, path, expected) for name, cases in ROUTES.items() for path, expected in cases]
 
 
+def address(world: World, path: str) -> str:
+    """`path` of a case, with rows for what it names."""
+    named = {"quarantine": quarantine(world).pk}
+    if "_change}" in path:
+        named |= {f"{name}_change": request.pk for name, request in change_requests(world).items()}
+    return path.format(**named)
+
+
 def patterns(resolver: URLResolver, namespace: str = "", prefix: str = "") -> Iterator[tuple[str, str]]:
     """(full name, route) of every pattern below; an unnamed one goes by its route."""
     for pattern in resolver.url_patterns:
@@ -400,10 +408,7 @@ def test_every_route_has_its_place_in_this_file() -> None:
 
 @pytest.mark.parametrize(("name", "path", "expected"), CASES, ids=[path for _name, path, _expected in CASES])
 def test_each_role_gets_what_it_may(world: World, name: str, path: str, expected: Any) -> None:
-    named = {"quarantine": quarantine(world).pk}
-    if "_change}" in path:
-        named |= {f"{name}_change": request.pk for name, request in change_requests(world).items()}
-    path = path.format(**named)
+    path = address(world, path)
     got = {role: world.client(role).get(path).status_code for role in ROLES}
     assert got == dict(zip(ROLES, expected, strict=True))
 
@@ -423,10 +428,7 @@ REST = [case for case in CASES if case[0].startswith("api:") and case[0] != "api
 def test_a_token_gets_what_its_owner_may_as_far_as_its_scope_goes(
     world: World, name: str, path: str, expected: Any
 ) -> None:
-    if "_change}" in path:
-        path = path.format(
-            **{f"{name}_change": request.pk for name, request in change_requests(world).items()}
-        )
+    path = address(world, path)
     for scope in ("read", "finance:read"):
         got = {}
         for role in ROLES[1:]:

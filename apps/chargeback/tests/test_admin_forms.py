@@ -1,4 +1,4 @@
-"""What finance types into the admin site: factors by priority class, and budgets."""
+"""What finance types into the admin site: factors by priority class, prices and groups of clusters, and budgets."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apps.accounts.models import Team, User
+from apps.admissions.tests.builders import make_cluster
 from apps.chargeback.factors import factor_faults, factor_lines, read_factors
 from apps.chargeback.models import Budget, RateVersion
 from apps.chargeback.rate_cards import draft, load_tariff, publish
@@ -79,14 +80,14 @@ def finance(db: None) -> Client:
     return client
 
 
-def card_given(factors: str) -> dict[str, Any]:
+def card_given(factors: str, **more: Any) -> dict[str, Any]:
     return {
         "valid_from_0": "2026-03-01", "valid_from_1": "00:00", "currency": "USD", "borrowed_factor": "0.5",
         "priority_factors": factors, "idle": "platform", "note": "",
         "group_clusters-TOTAL_FORMS": 0, "group_clusters-INITIAL_FORMS": 0,
         "prices-TOTAL_FORMS": 1, "prices-INITIAL_FORMS": 0, "prices-0-basis": "reserved",
         "prices-0-model": "H100", "prices-0-per": "unit", "prices-0-amount": "4",
-    }  # fmt: skip
+    } | more  # fmt: skip
 
 
 def test_factors_typed_as_lines_price_what_was_held(finance: Client) -> None:
@@ -123,6 +124,59 @@ def test_a_card_with_another_shape_is_not_published() -> None:
     with pytest.raises(ValidationError) as caught:
         publish(card.pk, by=None, now=JANUARY)
     assert list(caught.value.message_dict) == ["priority_factors"]
+
+
+TWO_ROWS = {
+    "group_clusters-TOTAL_FORMS": 2, "prices-TOTAL_FORMS": 2, "prices-1-basis": "reserved", "prices-1-per": "unit",
+}  # fmt: skip
+
+
+def test_finance_makes_a_card_with_groups_and_another_like_it(finance: Client) -> None:
+    east = make_cluster()
+    typed = card_given("", **TWO_ROWS | {
+        "group_clusters-0-group": "training", "group_clusters-0-cluster": east.pk,
+        "prices-1-model": "H100", "prices-1-group": "training", "prices-1-amount": "3",
+    })  # fmt: skip
+    answer = finance.post("/admin/chargeback/rateversion/add/", typed)
+    assert answer.status_code == 302, answer.context["errors"]
+    card = RateVersion.objects.get()
+    assert [(row.group, row.cluster) for row in card.group_clusters.all()] == [("training", east)]
+    deed = {"action": "draft_like_these", "_selected_action": [card.pk]}
+    finance.post("/admin/chargeback/rateversion/", deed)
+    assert [row.group for row in RateVersion.objects.exclude(pk=card.pk).get().group_clusters.all()] == [
+        "training"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (
+            {"prices-1-model": "H100", "prices-1-amount": "3"},
+            "There is another price of the same: basis, cluster or group, model, sharing mode and profile.",
+        ),
+        (
+            {"prices-1-model": "H100", "prices-1-amount": "3", "prices-1-group": "a", "prices-1-cluster": "east"},
+            "A price is of a cluster or of a group of clusters, not of both.",
+        ),
+        (
+            {
+                "group_clusters-0-group": "a", "group_clusters-0-cluster": "east",
+                "group_clusters-1-group": "b", "group_clusters-1-cluster": "east",
+            },
+            "Please correct the duplicate data for cluster.",
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_row_is_said(finance: Client, wrong: dict[str, Any], said: str) -> None:
+    east = make_cluster()
+    typed = card_given(
+        "", **TWO_ROWS, **{name: east.pk if value == "east" else value for name, value in wrong.items()}
+    )
+    answer = finance.post("/admin/chargeback/rateversion/add/", typed)
+    assert answer.status_code == 200
+    assert said in answer.content.decode()
+    assert not RateVersion.objects.exists()
 
 
 def budget_given(**more: Any) -> dict[str, Any]:

@@ -10,13 +10,11 @@ from typing import Any
 import pytest
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, connection, transaction
-from django.test import Client
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.accounts.models import User
 from apps.admissions.tests.builders import make_cluster
-from apps.chargeback.models import RateGroupCluster, RatePrice, RateVersion
+from apps.chargeback.models import RateGroupCluster, RatePrice
 from apps.chargeback.rate_cards import draft, draft_like, load_tariff, publish
 from apps.chargeback.tariff import Price, Use, Version
 
@@ -172,68 +170,3 @@ def test_a_draft_like_a_card_says_all_that_it_says() -> None:
     ]
     for name in ("currency", "borrowed_factor", "priority_factors", "idle"):
         assert getattr(second, name) == getattr(first, name)
-
-
-def card_given(**more: Any) -> dict[str, Any]:
-    return {
-        "valid_from_0": "2026-01-01", "valid_from_1": "00:00:00", "currency": "USD", "borrowed_factor": "1",
-        "priority_factors": "", "idle": "platform", "note": "",
-        "group_clusters-TOTAL_FORMS": 2, "group_clusters-INITIAL_FORMS": 0,
-        "prices-TOTAL_FORMS": 2, "prices-INITIAL_FORMS": 0,
-        "prices-0-basis": "reserved", "prices-0-model": "H100", "prices-0-per": "unit", "prices-0-amount": "4",
-        "prices-1-basis": "reserved", "prices-1-per": "unit",
-    } | more  # fmt: skip
-
-
-@pytest.fixture
-def finance(client: Client) -> Client:
-    client.force_login(User.objects.create_user("fin", role=User.Role.FINANCE, is_staff=True))
-    return client
-
-
-@pytest.mark.django_db
-def test_finance_makes_a_card_with_groups_and_another_like_it(finance: Client) -> None:
-    east = make_cluster()
-    given_ = card_given(**{
-        "group_clusters-0-group": "training", "group_clusters-0-cluster": east.pk,
-        "prices-1-model": "H100", "prices-1-group": "training", "prices-1-amount": "3",
-    })  # fmt: skip
-    answer = finance.post("/admin/chargeback/rateversion/add/", given_)
-    assert answer.status_code == 302, answer.context["errors"]
-    card = RateVersion.objects.get()
-    assert [(row.group, row.cluster) for row in card.group_clusters.all()] == [("training", east)]
-    deed = {"action": "draft_like_these", "_selected_action": [card.pk]}
-    finance.post("/admin/chargeback/rateversion/", deed)
-    assert [row.group for row in RateVersion.objects.exclude(pk=card.pk).get().group_clusters.all()] == [
-        "training"
-    ]
-
-
-@pytest.mark.django_db
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        (
-            {"prices-1-model": "H100", "prices-1-amount": "3"},
-            "There is another price of the same: basis, cluster or group, model, sharing mode and profile.",
-        ),
-        (
-            {"prices-1-model": "H100", "prices-1-amount": "3", "prices-1-group": "a", "prices-1-cluster": "east"},
-            "A price is of a cluster or of a group of clusters, not of both.",
-        ),
-        (
-            {
-                "group_clusters-0-group": "a", "group_clusters-0-cluster": "east",
-                "group_clusters-1-group": "b", "group_clusters-1-cluster": "east",
-            },
-            "Please correct the duplicate data for cluster.",
-        ),
-    ],
-)  # fmt: skip
-def test_what_is_wrong_with_a_row_is_said(finance: Client, wrong: dict[str, Any], said: str) -> None:
-    east = make_cluster()
-    given_ = card_given(**{name: east.pk if value == "east" else value for name, value in wrong.items()})
-    answer = finance.post("/admin/chargeback/rateversion/add/", given_)
-    assert answer.status_code == 200
-    assert said in answer.content.decode()
-    assert not RateVersion.objects.exists()
