@@ -23,6 +23,8 @@ from simcluster.state import StateError, kubeconfig, load_state, write_file
 from simcluster.store import Store
 from simcluster.telemetry import Telemetry
 
+_LOOK_SECONDS = 0.1
+
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
@@ -101,7 +103,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _serve(options: argparse.Namespace) -> int:
-    stop = _stop_on_signals()
+    asked_to_stop = _note_signals()
     now = time.time()
     state = load_state(options.state, seed=options.seed, days=options.days, now=now)
     tokens = Tokens(state.admin_token, state.viewer_token, editors=frozenset(options.editor))
@@ -131,7 +133,9 @@ def _serve(options: argparse.Namespace) -> int:
         _say(f"{options.days:g} days simulated in {took:.1f} s")
     sys.stdout.write(f"ready {server.url}\n")
     sys.stdout.flush()
-    stop.wait()
+    # The kernel may hand a signal to any thread, which does not wake this one: so it looks by itself.
+    while not asked_to_stop:
+        time.sleep(_LOOK_SECONDS)
     if driver is not None:
         driver.stop()
     cluster.faults.over.set()
@@ -144,11 +148,12 @@ def _say(words: str) -> None:
     sys.stderr.write(f"simcluster: {words}\n")
 
 
-def _stop_on_signals() -> threading.Event:
-    stop = threading.Event()
+def _note_signals() -> list[int]:
+    """The signals that asked to stop, as they come. A list, since a handler that takes a lock could meet itself."""
+    came: list[int] = []
     for one in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(one, lambda *_arguments: stop.set())
-    return stop
+        signal.signal(one, lambda number, _frame: came.append(number))
+    return came
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import signal
@@ -9,7 +10,7 @@ import socket
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,6 +19,7 @@ import pytest
 from simcluster.tests.libraries import client, config
 
 ROOT = Path(__file__).parents[2]
+LIBC = ctypes.CDLL(None, use_errno=True)
 RECORDED = ROOT / "tests" / "data" / "kueue"
 
 
@@ -25,8 +27,16 @@ def command(*arguments: str | Path) -> list[str]:
     return [sys.executable, "-m", "simcluster", "serve", *map(str, arguments)]
 
 
+def to_any_thread(process: subprocess.Popen[str], number: int) -> None:
+    """A signal as the kernel may deliver it: to a thread that is not the first."""
+    other = next(int(tid) for tid in os.listdir(f"/proc/{process.pid}/task") if int(tid) != process.pid)
+    assert LIBC.tgkill(process.pid, other, number) == 0
+
+
 @contextmanager
-def served(*arguments: str | Path) -> Iterator[str]:
+def served(
+    *arguments: str | Path, stop: Callable[[subprocess.Popen[str], int], None] = subprocess.Popen.send_signal
+) -> Iterator[str]:
     process = subprocess.Popen(
         command(*arguments), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -35,7 +45,7 @@ def served(*arguments: str | Path) -> Iterator[str]:
         ready = process.stdout.readline()
         assert ready.startswith("ready http://127.0.0.1:"), process.stderr.read() if process.stderr else ""
         yield ready.split()[1]
-        process.send_signal(signal.SIGTERM)
+        stop(process, signal.SIGTERM)
         assert process.wait(timeout=10) == 0
     finally:
         if process.poll() is None:
@@ -65,6 +75,11 @@ def test_a_served_scenario(tmp_path: Path) -> None:
         with urllib.request.urlopen(f"{url}/_sim/history?since={middle}", timeout=5) as answer:
             later = [json.loads(line) for line in answer]
         assert later == [line for line in lines if line["at"] >= middle]
+
+
+def test_it_ends_whichever_thread_the_signal_reaches(tmp_path: Path) -> None:
+    with served("--port", "0", "--state", tmp_path, "--days", "0.1", stop=to_any_thread) as url:
+        assert url
 
 
 def test_a_second_start_keeps_seed_epoch_and_tokens(tmp_path: Path) -> None:
