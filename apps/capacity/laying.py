@@ -168,6 +168,7 @@ def lay_cluster(
     return [with_reserves(node, taken) for node in states]
 
 
+DUAL_ADVERTISED = "dual_advertised"
 # What labels alone make of a node whose devices only its driver lists.
 _NO_DEVICES = "present_without_devices"
 # What plugin and labels say about a node when telemetry may know better.
@@ -293,18 +294,41 @@ def join_devices(
             if group.vendor == vendor
         ]
         own = [index for index, group in enumerate(found) if group.vendor == vendor and group.origin != "dra"]
-        offering = [index for index in own if not found[index].plugin_down and found[index].units]
+        offering = _offering(found, vendor)
         if own and all(group.plugin_down for group, _held in listed):
             continue
         if offering:
             _same_cards(found, claimed, offering, listed)
-            codes.append("dual_advertised")
+            codes.append(DUAL_ADVERTISED)
             continue
         for index in reversed(own):
             del found[index], claimed[index]
         found.extend(group for group, _held in listed)
         claimed.extend(dict(held) for _group, held in listed)
     return tuple(found), tuple(claimed), tuple(dict.fromkeys(codes))
+
+
+def plugin_units(groups: Sequence[Group], devices: NodeDevices) -> dict[str, tuple[str, Fraction]]:
+    """{a driver's resource: (the plugin's on the same cards, how many of it one is)} of one node's joined groups,
+    where both offer them."""
+    found: dict[str, tuple[str, Fraction]] = {}
+    for item in devices.groups:
+        offering = _offering(groups, item.vendor)
+        for listed in item.units:
+            place = _where_held(groups, offering, item, listed)
+            if place is not None:
+                _index, unit = place
+                found.setdefault(listed.resource, (unit.resource, listed.equivalents / unit.equivalents))
+    return found
+
+
+def _offering(groups: Sequence[Group], vendor: str) -> list[int]:
+    """Those that the vendor's plugin offers."""
+    return [
+        index
+        for index, group in enumerate(groups)
+        if group.vendor == vendor and group.origin != "dra" and group.units and not group.plugin_down
+    ]
 
 
 def _same_cards(

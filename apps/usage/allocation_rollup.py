@@ -19,6 +19,7 @@ from typing import Any
 from django.conf import settings
 from django.db import connection, transaction
 
+from apps.capacity.facts import Fleet, load_fleet
 from apps.core.windows import floor_hour
 from apps.fleet.models import Cluster
 from apps.observations.models import ClusterObject
@@ -56,13 +57,14 @@ def rollup_allocation(
     first = _first_known(cluster)
     if first is None:
         return AllocationRollup(None, None, 0)
-    if cluster.enabled:
-        note_present(cluster=cluster, now=now)
+    fleet = load_fleet(now=now, clusters=[cluster]) if cluster.enabled else None
+    if fleet is not None:
+        note_present(cluster=cluster, fleet=fleet, now=now)
     observed = observed_until(cluster=cluster, now=now, sources=watched_by(cluster))
     until, done_until = max(observed.values()), floor_hour(max(min(observed.values()), now - REDO_AT_MOST))
     observed |= _nodes_until(cluster, now)
     newest, newest_run = newest_told(cluster, now)
-    start = _begin(cluster, first=first, now=now)
+    start = _begin(cluster, fleet, first=first, now=now)
     rows = 0
     for low, high in chunks(cluster, start, until):
         with transaction.atomic():
@@ -99,16 +101,16 @@ def _nodes_until(cluster: Cluster, now: datetime) -> dict[str, datetime]:
     return {kind: min(now, at + due) for kind, at in known.items()}
 
 
-def _begin(cluster: Cluster, *, first: datetime, now: datetime) -> datetime:
-    """What claims held is written down together with the mark that it takes back."""
+def _begin(cluster: Cluster, fleet: Fleet | None, *, first: datetime, now: datetime) -> datetime:
+    """What claims held is written down together with the mark that it takes back; of a cluster that is off, nothing."""
     with transaction.atomic():
         Watermark.objects.get_or_create(
             cluster=cluster, rollup=ALLOCATION, defaults={"done_until": floor_hour(first)}
         )
         mark = Watermark.objects.select_for_update().get(cluster=cluster, rollup=ALLOCATION)
         late = [late_from(cluster, mark, now)]
-        if cluster.enabled:
-            late.append(note_claims(cluster, now))
+        if fleet is not None:
+            late.append(note_claims(cluster, fleet, now))
         told = min((floor_hour(at) for at in late if at is not None), default=None)
         mark.done_until = taken_back(mark, told, now)
         mark.save(update_fields=["done_until"])

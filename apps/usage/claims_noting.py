@@ -10,10 +10,13 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
+from apps.capacity.facts import Fleet
+from apps.capacity.laying import DUAL_ADVERTISED, plugin_units
 from apps.capacity.reading import read_devices
 from apps.fleet.dra import ClaimObject, DraView, counted_drivers, held_by
 from apps.fleet.models import Cluster
@@ -29,14 +32,14 @@ User = tuple[Whose, datetime | None]
 """Whose a pod is, and when it was bound."""
 
 
-def note_claims(cluster: Cluster, now: datetime) -> datetime | None:
-    """Write down what is new, and tell since when it is: None when nothing is."""
+def note_claims(cluster: Cluster, fleet: Fleet, now: datetime) -> datetime | None:
+    """Write down what is new, and tell since when it is: None when nothing is. `fleet`: of this cluster, as it is now."""
     holding = _holding(cluster)
     objects = _claims(cluster, holding, now)
     if not objects and not holding:
         return None
     known = _known(cluster, holding | {row.uid for row in objects})
-    fresh = list(new_steps(known, _present(cluster, objects, now), now))
+    fresh = list(new_steps(known, _present(cluster, fleet, objects, now), now))
     ClaimSeen.objects.bulk_create(
         [
             ClaimSeen(
@@ -97,10 +100,13 @@ def _claims(cluster: Cluster, holding: Collection[str], now: datetime) -> list[C
     return list(needed.filter(allocated | Q(uid__in=holding)).order_by("uid"))
 
 
-def _present(cluster: Cluster, objects: Collection[ClusterObject], now: datetime) -> Iterator[ClaimNow]:
+def _present(
+    cluster: Cluster, fleet: Fleet, objects: Collection[ClusterObject], now: datetime
+) -> Iterator[ClaimNow]:
     labels = dict(Node.objects.filter(cluster=cluster, gone_at=None).values_list("name", "labels"))
     views = read_devices(cluster_ids=[cluster.pk], nodes={cluster.pk: labels}, now=now)
     view, users = views.get(cluster.pk, DraView()), _users(cluster, objects)
+    counted_as = _counted_as(fleet, view)
     for row in objects:
         own = [users[uid] for uid in _reserving(row) if uid in users]
         said = row.status["allocated_at"]
@@ -108,7 +114,7 @@ def _present(cluster: Cluster, objects: Collection[ClusterObject], now: datetime
         yield ClaimNow(
             uid=row.uid,
             namespace=row.namespace,
-            held={on: units for on, units in _held(row, view).items() if units and is_held(on.resource)},
+            held={on: units for on, units in _held(row, view, counted_as).items() if is_held(on.resource)},
             since=datetime.fromisoformat(said) if said else bound,
             changed_at=row.observed_at,
             gone_at=row.gone_at,
@@ -116,19 +122,41 @@ def _present(cluster: Cluster, objects: Collection[ClusterObject], now: datetime
         )
 
 
-def _held(row: ClusterObject, view: DraView) -> Mapping[On, Decimal]:
+def _counted_as(fleet: Fleet, view: DraView) -> Mapping[On, tuple[On, Fraction]]:
+    """What a unit of a driver is counted as where the vendor's plugin offers the same cards: supply has them once, as
+    the plugin's units."""
+    found: dict[On, tuple[On, Fraction]] = {}
+    for node in fleet.nodes:
+        devices = view.by_node.get(node.name)
+        if devices is None or DUAL_ADVERTISED not in node.codes:
+            continue
+        for resource, (own, each) in plugin_units([item.group for item in node.falls], devices).items():
+            found[On(node.name, resource)] = (On(node.name, own), each)
+    return found
+
+
+def _held(
+    row: ClusterObject, view: DraView, counted_as: Mapping[On, tuple[On, Fraction]]
+) -> Mapping[On, Decimal]:
     """What it holds; of one that went, what it held alone."""
+    units: defaultdict[On, Fraction] = defaultdict(Fraction)
+    for listed, amount in _listed(row, view):
+        on, each = counted_as.get(listed, (listed, Fraction(1)))
+        units[on] += amount * each
+    found = {on: (Decimal(n.numerator) / Decimal(n.denominator)).quantize(UNIT) for on, n in units.items()}
+    return {on: amount for on, amount in found.items() if amount}
+
+
+def _listed(row: ClusterObject, view: DraView) -> Iterator[tuple[On, Fraction]]:
+    """The same in the units of drivers."""
     if row.gone_at is None:
         mine = view.held_by_claim.get((row.namespace, row.name), {})
-        return {On(*on): units.quantize(UNIT) for on, units in mine.items()}
+        yield from ((On(*on), Fraction(units)) for on, units in mine.items())
+        return
     claim = ClaimObject(row.namespace, row.name, row.spec, row.status)
-    found: defaultdict[On, Decimal] = defaultdict(Decimal)
     for key, shares in held_by([claim], view.devices, counted_drivers()).shares.items():
         device = view.devices[key]
-        for part in shares.values():
-            units = Decimal(part.numerator) / Decimal(part.denominator)
-            found[On(device.node, device.resource)] += units.quantize(UNIT)
-    return found
+        yield from ((On(device.node, device.resource), share) for share in shares.values())
 
 
 def _reserving(row: ClusterObject) -> list[str]:

@@ -15,7 +15,7 @@ from decimal import Decimal
 from django.conf import settings
 
 from apps.accounts.models import Team
-from apps.capacity.facts import Fleet, load_fleet
+from apps.capacity.facts import Fleet
 from apps.capacity.promised import reached_by_flavor
 from apps.core.quantity import plain
 from apps.fleet.models import Cluster
@@ -41,9 +41,8 @@ Key = tuple[str, str, str]
 Known = tuple[Unit, Decimal | None]
 
 
-def note_present(*, cluster: Cluster, now: datetime) -> None:
+def note_present(*, cluster: Cluster, fleet: Fleet, now: datetime) -> None:
     """Write down what is there now, and the stretches of the last days that nobody could see."""
-    fleet = load_fleet(now=now, clusters=[cluster])
     _note_units(cluster, fleet, now)
     _note_supply(cluster, fleet, now)
     _note_cost_centres(now)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 
 import pytest
 
 from apps.capacity.cards import card_rows
-from apps.capacity.laying import join_devices
+from apps.capacity.laying import join_devices, plugin_units
 from apps.capacity.selectors import capacity_report
 from apps.core.gpu import SharingMode
 from apps.fleet.dra import NodeDevices
@@ -70,6 +71,27 @@ def test_what_claims_hold_of_cards_that_the_plugin_offers_too(
     assert [found.cards for found in groups] == [found.cards for found in plugin]
     assert list(claimed) == expected
     assert codes == ("dual_advertised",)
+
+
+@pytest.mark.parametrize(
+    ("plugin", "driver", "expected"),
+    [
+        ([SLICES], [CARDS], {"gpu.nvidia.com/gpu": (GPU, Fraction(4))}),
+        ([WHOLE], [PARTS], {DRA_MIG: (GPU, Fraction(1, 7))}),
+        (
+            [MIG, WHOLE],
+            [CARDS, PARTS],
+            {"gpu.nvidia.com/gpu": (GPU, Fraction(1)), DRA_MIG: (MIG1G, Fraction(1))},
+        ),
+        # only the driver offers them
+        ([replace(CARDS, origin="dra")], [CARDS], {}),
+        ([replace(WHOLE, plugin_down=True)], [CARDS], {}),
+    ],
+)
+def test_what_one_of_a_drivers_units_is_of_the_plugins(
+    plugin: list[Group], driver: list[Group], expected: dict[str, tuple[str, Fraction]]
+) -> None:
+    assert plugin_units(plugin, NodeDevices(groups=driver)) == expected
 
 
 @pytest.mark.django_db

@@ -14,10 +14,12 @@ from typing import Any
 import pytest
 import yaml
 from django.db import transaction
+from django.db.models import F, Sum
 from hypothesis import given
 from hypothesis import strategies as st
 
 from apps.admissions.tests.builders import bind, hours, local_queue, make_team
+from apps.capacity.facts import load_fleet
 from apps.capacity.tests import builders
 from apps.fleet.models import Cluster
 from apps.observations.models import ClusterObject, Node, Pod, Source, SourceState
@@ -118,6 +120,10 @@ def show_claim(cluster: Cluster, claim: Mapping[str, Any], part: Mapping[str, An
     )  # fmt: skip
 
 
+def note(cluster: Cluster, at: float) -> datetime | None:
+    return note_claims(cluster, load_fleet(now=hours(at), clusters=[cluster]), hours(at))
+
+
 def held_by_team() -> dict[str, Decimal]:
     found: defaultdict[str, Decimal] = defaultdict(Decimal)
     for row in AllocationHour.objects.filter(basis="pod", seen="observed").select_related("team"):
@@ -170,6 +176,38 @@ def test_what_claims_hold_beyond_their_node_is_not_charged() -> None:
     rows = AllocationHour.objects.filter(basis="pod").order_by("seen")
     assert list(rows.values_list("seen", "unit_seconds")) == [("beyond", D(1800)), ("observed", D(3600))]
     assert imbalances(start=hours(0), end=hours(1), clusters=[cluster.pk]) == []
+
+
+# {units of a card by plugin: (seconds held of its units, GPU-seconds)}, of one card for two hours.
+ALSO_BY_PLUGIN = {1: (D(7200), D(7200)), 4: (D(28800), D(7200))}
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("slices", ALSO_BY_PLUGIN)
+@pytest.mark.parametrize("goes", [False, True])
+def test_where_the_plugin_offers_the_same_cards_a_claim_holds_its_units(slices: int, goes: bool) -> None:
+    """Supply has the cards once, as the plugin's units: two cards, of which the claim holds one from 0 to 2."""
+    cluster = builders.make_cluster()
+    shared = {"nvidia.com/gpu.sharing-strategy": "time-slicing", "nvidia.com/gpu.replicas": str(slices)}
+    builders.make_node(cluster, "n1", shared if slices > 1 else {}, offers={builders.GPU: str(2 * slices)})
+    Node.objects.update(
+        first_seen_at=hours(0), labels=Node.objects.get().labels | {"nvidia.com/gpu.count": "2"}
+    )
+    builders.make_slice(cluster, "n1", cards=2)
+    part = {"node": "n1", "device": "gpu-0", "from": 0, "until": 2, "pods": []}
+    claim = {"uid": "c", "said": True, "gone": goes, "held": [part]}
+    for at in (0, 2) if goes else (0, 1, 2):
+        SourceState.objects.update(last_ok_at=hours(at), last_run_at=hours(at))
+        if not goes or at == 2:
+            show_claim(cluster, claim, part, at)
+        rollup_allocation(cluster=cluster, now=hours(at))
+    found = AllocationHour.objects.filter(basis="pod", resource=builders.GPU)
+    gpus = F("unit_seconds") * F("weight_over") / F("weight_under")
+    assert (
+        tuple(found.aggregate(units=Sum("unit_seconds"), gpus=Sum(gpus)).values()) == ALSO_BY_PLUGIN[slices]
+    )
+    assert set(SupplyHour.objects.values_list("resource", flat=True)) == {builders.GPU}
+    assert imbalances(start=hours(0), end=hours(2), clusters=[cluster.pk]) == []
 
 
 # From → until, in hours, of one card each; nobody saw claims from 2 to 3, and nobody pods from 4 to 5.
@@ -250,11 +288,11 @@ def test_a_claim_that_comes_late_takes_the_hours_back() -> None:
 def test_looking_twice_writes_once_and_old_steps_go(settings: Any) -> None:
     cluster = make_nodes()
     look(cluster, 0)
-    assert note_claims(cluster, hours(0)) == hours(0)
-    assert note_claims(cluster, hours(0.5)) is None
+    assert note(cluster, 0) == hours(0)
+    assert note(cluster, 0.5) is None
     for at in (2, 3):
         look(cluster, at)
-        note_claims(cluster, hours(at))
+        note(cluster, at)
     settings.GONE_RETENTION_DAYS = 1
     assert drop_old_claims(now=hours(24 + 2.6)) == 4
     left = ClaimSeen.objects.order_by("uid", "seen_from").values_list("uid", "units")
