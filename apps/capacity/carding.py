@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 ZERO = Decimal(0)
 SURE = frozenset(("telemetry", "claim", "only", "one_of"))
 """How a holder is known where the card is held for certain; "perhaps": some of the cards with it are."""
+SAID = frozenset(("telemetry", "claim"))
+"""Those of them that somebody says, and are not left over."""
 SHARED = frozenset((SharingMode.TIME_SLICING, SharingMode.MPS, SharingMode.VGPU))
 """Modes in which several pods are on one card, without partitions of their own."""
 PodKey = tuple[str, str]
@@ -54,7 +56,8 @@ class Holder:
 @dataclass(frozen=True, slots=True)
 class HoldingPod:
     """A living pod on the node. `units`: accelerator units by resource, those served by a claim left out; `devices`:
-    names of the cards that its claims got."""
+    names of the cards that its claims got; `beyond`: the exporter names it on a card that the node's count does not
+    have, so that of no other card it can be told for certain that it is the pod's."""
 
     namespace: str
     name: str
@@ -62,8 +65,11 @@ class HoldingPod:
     units: Mapping[str, Decimal]
     since: datetime | None = None
     devices: frozenset[str] = frozenset()
+    beyond: bool = False
 
     def holder(self, how: str) -> Holder:
+        if self.beyond and how not in SAID:
+            how = "perhaps"
         return Holder(self.namespace, self.name, self.team_id, how, self.since)
 
 
@@ -189,7 +195,9 @@ def lay_cards(
 ) -> list[Card]:
     """The cards of one node, group by group. `shares`: how each group's units are taken, as waterfall.shares makes
     them; None: pods were never read; `claimed`: names of the cards that claims hold, whether or not a pod is known."""
+    seen = list(seen)
     placed = place(falls, seen)
+    pods = _marked_beyond(pods, seen, placed)
     slots = [_slots(item.group, found) for item, found in zip(falls, placed, strict=True)]
     for slot in (slot for found in slots for slot in found):
         slot.claimed = bool(slot.name) and slot.name in claimed
@@ -232,6 +240,14 @@ def place(falls: Sequence[Fall], seen: Iterable[S]) -> list[list[S]]:
             placed[index].append(item)
             done.add(device)
     return placed
+
+
+def _marked_beyond(
+    pods: Iterable[HoldingPod], seen: Iterable[Seen], placed: Iterable[Sequence[Seen]]
+) -> list[HoldingPod]:
+    counted = {item.device for found in placed for item in found}
+    beyond = {key for item in seen if item.device not in counted for key in item.pods}
+    return [replace(pod, beyond=True) if (pod.namespace, pod.name) in beyond else pod for pod in pods]
 
 
 def _rank(group: Group, seen: Sighting) -> int | None:

@@ -332,6 +332,25 @@ def test_cards_beyond_the_count_are_not_placed() -> None:
     assert [item.device for item in cards] == ["GPU-1"]
 
 
+BEYOND = {
+    # the pod's card is one too many for the count: the other one is not told to be its
+    "whole": (group(1, unit(1)), [pod("a", 1)], [("GPU-1", "held", "a:perhaps")]),
+    "shared": (sliced(1, 4).group, [pod("a", 1, resource=SHARED)], [("GPU-1", "held", "a:perhaps")]),
+    # who is named on no card beyond the count is told as ever
+    "beside another": (
+        sliced(1, 4).group,
+        [pod("a", 1, resource=SHARED), pod("b", 1, resource=SHARED)],
+        [("GPU-1", "held", "a:perhaps b:only")],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BEYOND)
+def test_who_is_named_on_a_card_beyond_the_count_is_certain_on_no_other(case: str) -> None:
+    kind, pods, expected = BEYOND[case]
+    assert short(lay([fall(kind, FINE)], [seen("GPU-1"), seen("GPU-2", "a")], pods)) == expected
+
+
 def test_another_vendors_cards_are_not_placed() -> None:
     found = [Seen("x", (sample("x", vendor="amd", model="MI300X"),))]
     two = [fall(group(1, unit(1)), FINE), fall(group(1, unit(1), model="NVIDIA-L4"), FINE)]
