@@ -51,12 +51,13 @@ def duration_text(seconds: float | int | Decimal) -> str:
     return _("%(seconds)d s") % {"seconds": left}
 
 
-def time_text(at: datetime, *, now: datetime | None = None) -> str:
-    """In the display zone, 24 h, the zone named; the date unless it is today's."""
+def time_text(at: datetime, *, now: datetime | None = None, beside: datetime | None = None) -> str:
+    """In the display zone, 24 h, the zone named; the date unless it is today's. `beside`: the other end of a span,
+    of which both have their date or neither."""
     local = timezone.localtime(at)
     today = timezone.localtime(now or timezone.now()).date()
-    pattern = "%H:%M:%S %Z" if local.date() == today else "%Y-%m-%d %H:%M %Z"
-    return local.strftime(pattern)
+    days = {local.date(), timezone.localtime(beside or at).date()}
+    return local.strftime("%H:%M:%S %Z" if days == {today} else "%Y-%m-%d %H:%M %Z")
 
 
 def percent_text(ratio: Decimal | float) -> str:

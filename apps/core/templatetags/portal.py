@@ -94,11 +94,11 @@ def since(at: datetime | None) -> str:
 
 
 @register.filter
-def moment(at: datetime | None) -> str | SafeString:
-    """An instant in the display zone, with its machine-readable form."""
+def moment(at: datetime | None, beside: datetime | None = None) -> str | SafeString:
+    """An instant in the display zone, with its machine-readable form. `beside`: the other end of a span."""
     if at is None:
         return formats.NOT_APPLICABLE
-    return format_html('<time datetime="{}">{}</time>', at.isoformat(), formats.time_text(at))
+    return format_html('<time datetime="{}">{}</time>', at.isoformat(), formats.time_text(at, beside=beside))
 
 
 def share(part: Number, whole: Number) -> str:

@@ -91,6 +91,13 @@ def test_a_time_names_its_zone_and_the_day_unless_it_is_today() -> None:
     assert time_text(datetime(2026, 11, 30, 9, 0, tzinfo=UTC), now=now) == "2026-11-30 09:00 UTC"
 
 
+def test_both_ends_of_a_span_have_their_date_or_neither() -> None:
+    now, before = datetime(2026, 12, 1, 14, 5, 20, tzinfo=UTC), datetime(2026, 11, 30, 14, 5, tzinfo=UTC)
+    assert time_text(now, now=now, beside=before) == "2026-12-01 14:05 UTC"
+    assert time_text(before, now=now, beside=now) == "2026-11-30 14:05 UTC"
+    assert time_text(now, now=now, beside=now) == "14:05:20 UTC"
+
+
 def test_bytes_read_in_binary_units() -> None:
     assert [bytes_text(size) for size in (0, 1023, 1536, 34359738368)] == [
         "0 B",
