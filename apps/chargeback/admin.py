@@ -28,12 +28,13 @@ if TYPE_CHECKING:
     GroupInline = admin.TabularInline[RateGroupCluster, RateVersion]
     VersionForm = forms.ModelForm[RateVersion]
     BudgetForm = forms.ModelForm[Budget]
+    PriceForm = forms.ModelForm[RatePrice]
     BudgetModelAdmin = admin.ModelAdmin[Budget]
     NoticeModelAdmin = admin.ModelAdmin[BudgetNotice]
 else:
     VersionAdmin = admin.ModelAdmin
     PriceInline = GroupInline = admin.TabularInline
-    VersionForm = BudgetForm = forms.ModelForm
+    VersionForm = BudgetForm = PriceForm = forms.ModelForm
     BudgetModelAdmin = NoticeModelAdmin = admin.ModelAdmin
 
 
@@ -81,8 +82,32 @@ class Groups(WhileDraft, GroupInline):
     extra = 2
 
 
+def _text(size: int) -> forms.TextInput:
+    return forms.TextInput(attrs={"size": size})
+
+
+class RatePriceForm(PriceForm):
+    """Eight fields stand beside each other, so each is as wide as what is written in it."""
+
+    class Meta:
+        model = RatePrice
+        fields = "__all__"
+        widgets: ClassVar[dict[str, forms.Widget]] = {
+            "group": _text(8),
+            "model": _text(18),
+            "sharing_mode": _text(8),
+            "profile": _text(8),
+            "amount": forms.TextInput(attrs={"size": 9, "inputmode": "decimal"}),
+        }
+
+
 class Prices(WhileDraft, PriceInline):
     model = RatePrice
+    form = RatePriceForm
+
+    class Media:
+        css: ClassVar[dict[str, tuple[str, ...]]] = {"all": ("admin-forms.css",)}
+
     formset = PricesOnce
     extra = 3
 
